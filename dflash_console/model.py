@@ -1,0 +1,398 @@
+"""The vocabulary of the console, and its wire format.
+
+The agent's JSON decodes straight into these frozen structs. Sizes are bytes, temperatures Celsius, power watts,
+shares percent, durations seconds; points in time are seconds since 1970 (UTC) of the clock that the docstring names.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+__all__ = [
+    "PROTOCOL",
+    "Answer",
+    "Filesystem",
+    "Finding",
+    "FromAgent",
+    "Gpu",
+    "GpuProcess",
+    "GpuReport",
+    "Health",
+    "Hello",
+    "HostInfo",
+    "Level",
+    "LinkState",
+    "LinkStatus",
+    "Missing",
+    "Note",
+    "Package",
+    "PathInfo",
+    "Reason",
+    "Role",
+    "Sample",
+    "Snapshot",
+    "Unit",
+    "Venv",
+    "WatchSpec",
+    "is_missing",
+]
+
+PROTOCOL = 1
+"""Version of the frames' contents; agent and console always come from the same build, this catches a mix-up."""
+
+Reason = Literal[
+    "unsupported", "lost", "reset_required", "permission", "mismatch", "hung", "stale", "not_found", "error"
+]
+Role = Literal["source", "target", "observe"]
+Level = Literal["critical", "warning", "note"]
+LinkState = Literal[
+    "connecting",
+    "up",
+    "stale",
+    "unreachable",
+    "refused",
+    "host_key_unknown",
+    "host_key_changed",
+    "no_python",
+    "agent_failed",
+]
+Health = Literal["ok", "attention", "lost", "reset_required", "hung", "unreadable"]
+"""`attention`: usable, but the driver asks for something (recovery action, row remap, uncorrected ECC errors)."""
+
+
+class Missing(msgspec.Struct, frozen=True, gc=False):
+    """Stands where a value could be, and says why there is none."""
+
+    missing: Reason
+    detail: str = ""
+    """For people; never parsed."""
+
+
+Text: TypeAlias = str | Missing
+Int: TypeAlias = int | Missing
+Number: TypeAlias = float | Missing
+Bool: TypeAlias = bool | Missing
+
+
+def is_missing(value: object) -> bool:
+    """Whether a cell holds a reason instead of a value."""
+    return isinstance(value, Missing)
+
+
+# ---- GPUs
+
+
+class GpuProcess(msgspec.Struct, frozen=True):
+    """A process that holds memory on a GPU. Its identity is (pid, started, the GPU's UUID)."""
+
+    pid: int
+    memory: Int
+    kind: Literal["compute", "graphics"] = "compute"
+    started: Number = Missing("not_found")
+    """The host's clock."""
+    user: Text = Missing("not_found")
+    command: Text = Missing("not_found")
+    """The command line with secrets redacted, at most 400 characters."""
+    venv: str | None = None
+    """The virtual environment's folder; None when the interpreter is in none."""
+    unit: str | None = None
+    """The systemd unit by its cgroup, such as `sglang.service`; None outside any service."""
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One GPU as the driver tells it. A GPU that was seen once keeps its row, whatever befalls it."""
+
+    index: int
+    """NVML's index, which is PCI order; CUDA's order differs unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+    uuid: Text
+    bus: Text
+    """As sysfs writes it: `0000:c9:00.0`."""
+    name: Text
+    utilization: Int
+    memory_used: Int
+    """Without what the driver reserves, where the driver tells the two apart."""
+    memory_total: Int
+    temperature: Int
+    power: Number
+    power_limit: Number
+    health: Health
+    health_detail: str = ""
+    """Why `health` is not ok, worst first, with the driver's own words."""
+    processes: list[GpuProcess] | Missing = Missing("not_found")
+    hidden_memory: int = 0
+    """Bytes in use that no visible process accounts for while the process list is empty (other PID namespace)."""
+    memory_reserved: Int = Missing("unsupported")
+    power_limit_default: Number = Missing("unsupported")
+    slowdowns: list[str] | Missing = Missing("unsupported")
+    """The active clocks event reasons by name, such as `sw_power_cap` or `hw_thermal_slowdown`; not `gpu_idle`."""
+    pcie_width: Int = Missing("unsupported")
+    pcie_width_max: Int = Missing("unsupported")
+    pcie_generation: Int = Missing("unsupported")
+    pcie_generation_max: Int = Missing("unsupported")
+    ecc_corrected: Int = Missing("unsupported")
+    """Volatile count: since the driver was loaded."""
+    ecc_uncorrected: Int = Missing("unsupported")
+    remap_pending: Bool = Missing("unsupported")
+    remap_failed: Bool = Missing("unsupported")
+    recovery_action: Text = Missing("unsupported")
+    """NVML field 230 by name: none, reset, reboot, drain_p2p, drain_and_reset, ...; an unknown one is `action N`."""
+    persistence: Bool = Missing("unsupported")
+    mig: Bool = Missing("unsupported")
+    pstate: Int = Missing("unsupported")
+    good_at: float | None = None
+    """The host's clock at the last sample in which the driver answered for this GPU; None if it never did."""
+
+
+class GpuReport(msgspec.Struct, frozen=True):
+    """All GPUs of a host, and what stands between them and us."""
+
+    gpus: list[Gpu]
+    source: Literal["nvml", "nvidia-smi", "none"]
+    driver: Text
+    """The kernel module's version from /proc/driver/nvidia/version, else what NVML says."""
+    library: Text = Missing("not_found")
+    """NVML's own version; another than `driver` is the driver/library mismatch."""
+    cuda: Text = Missing("not_found")
+    """The newest CUDA that the driver supports, such as `13.0`."""
+    kernel_count: Int = Missing("not_found")
+    """NVIDIA display controllers on the PCI bus, also those that NVML does not list. Those bound to vfio-pci
+    belong to a virtual machine and are counted in `passed_through`, not here."""
+    passed_through: int = 0
+    trouble: Missing | None = None
+    """Why the driver as a whole does not answer (no driver, mismatch, hung); None when it does."""
+    read_at: float | None = None
+    """The host's clock when the values were read; older than the sample while the driver hangs."""
+
+
+# ---- virtual environments and packages
+
+Origin: TypeAlias = str | Missing | None
+
+
+class Package(msgspec.Struct, frozen=True):
+    """A package as the venv's interpreter would find it, learnt without importing anything."""
+
+    name: str
+    origin: Text
+    """The `__init__.py` that an import would run; Missing for a namespace package, which has none."""
+    kind: Literal["regular", "namespace", "editable"]
+    """`namespace`: a folder without `__init__.py`, as leftovers and failed uninstalls make."""
+    version: Text
+    """Of the tree itself (its `_version.py` or `version.py`)."""
+    dist_version: Text
+    """Of the dist-info beside it; another than `version` says that the tree was copied."""
+    nested: bool
+    """The tree holds a second copy of itself (`sglang/sglang/__init__.py`): what `scp -r` onto a folder does."""
+    modules: dict[str, Origin]
+    """Each configured module, by the name of the alternative that is there: its origin, or None when none is.
+    Missing when the file is there and can't serve (zero bytes, unreadable)."""
+    editable_from: str | None = None
+    """Where an editable install points, or the URL of a direct install."""
+    outside: bool = False
+    """The origin lies outside the venv's own site-packages."""
+
+
+class Venv(msgspec.Struct, frozen=True):
+    """A virtual environment on a host."""
+
+    path: str
+    source: Literal["config", "found", "unit"]
+    """Why it is listed: named in the config, found in a usual place, or the interpreter of a watched unit."""
+    python: Text
+    """`3.12.3`; Missing(not_found) when the venv is not there."""
+    packages: dict[str, str]
+    """Distribution name to version, from metadata; only those of `WatchSpec.distributions` that are there."""
+    package: Package | Missing
+    torch_build: Text = Missing("not_found")
+    """`2.11.0+cu130`, read as text from torch/version.py."""
+
+
+# ---- units, paths, the host itself
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """A systemd unit, by `systemctl show`. `name` is as in the config (`user:NAME` for the login user's manager)."""
+
+    name: str
+    load: Text
+    """`loaded`, `not-found`, `masked`, `bad-setting`, ...; Missing when systemd itself does not answer."""
+    active: Text
+    sub: Text
+    result: Text
+    restarts: Int
+    """Automatic restarts (NRestarts) since the unit was last started by hand."""
+    main_pid: int | None
+    since: float | None
+    """The host's clock at the last change of state."""
+    description: str = ""
+    exit_status: str = ""
+    """How the last main process ended, such as `exited 1` or `killed 9`; empty when it never ran or still runs."""
+    enabled: str = ""
+    """UnitFileState: enabled, disabled, static, ..."""
+    needs_reload: bool = False
+    """The unit file was edited since systemd read it (NeedDaemonReload)."""
+    is_looping: bool = False
+    """systemd restarts it again and again: waiting for the next try, or up for less than a minute after one."""
+    invocation_id: str = ""
+    fragment: str = ""
+    """The unit file's path."""
+    command: Text = Missing("not_found")
+    """What the main process runs, else ExecStart; secrets redacted, at most 400 characters."""
+    interpreter: Text = Missing("not_found")
+    """The Python that the unit really starts; Missing with the reason when it is hidden behind a shell."""
+    venv: str | None = None
+    port: Int = Missing("not_found")
+    listening: bool | None = None
+    """Whether a process of the unit listens on `port`; None when that can't be told."""
+    memory: Int = Missing("not_found")
+    tasks: Int = Missing("not_found")
+    problem: str = ""
+    """Why the unit can't be read or loaded, in systemd's words."""
+
+
+class Filesystem(msgspec.Struct, frozen=True, gc=False):
+    """Where a path lives."""
+
+    mount: str
+    kind: str
+    total: int
+    free: int
+    """For an ordinary user, without the blocks reserved for root."""
+
+
+class PathInfo(msgspec.Struct, frozen=True):
+    """A configured path: there or not, what it is, and the room around it."""
+
+    path: str
+    kind: Literal["folder", "file", "other"] | Missing
+    size: Int
+    """Of a file; of a folder, the files directly in it. In bytes."""
+    entries: Int = Missing("unsupported")
+    """Entries directly in a folder."""
+    filesystem: Filesystem | Missing = Missing("not_found")
+    """Of the nearest parent that is there."""
+
+
+class HostInfo(msgspec.Struct, frozen=True):
+    """The machine itself."""
+
+    hostname: str
+    boot_id: str
+    uptime: float
+    load: tuple[float, float, float]
+    cpus: int
+    memory_total: int
+    memory_available: int
+    root: Filesystem | Missing
+    shm: Filesystem | Missing
+    """/dev/shm."""
+    system: str = ""
+    """Such as `Debian GNU/Linux 12 (bookworm)`."""
+    kernel: str = ""
+    python: str = ""
+    """Of the agent's interpreter, which is not the venvs'."""
+    user: str = ""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All that is known of a host at one time; each section as it was last sent."""
+
+    at: float
+    """The host's clock."""
+    host: HostInfo
+    gpu: GpuReport
+    venvs: list[Venv]
+    units: list[Unit]
+    paths: list[PathInfo]
+
+
+# ---- what travels: console to agent
+
+
+class WatchSpec(msgspec.Struct, frozen=True, tag_field="do", tag="watch"):
+    """What the agent is to watch; sent once after hello, and again when the config changes."""
+
+    interval: float
+    package: str
+    modules: list[list[str]]
+    """Each entry lists accepted alternatives, most wanted first."""
+    distributions: list[str]
+    venvs: list[str] | None
+    """Paths of the config; None to look for them in the usual places only. Those found are added either way."""
+    units: list[str]
+    """Names or globs; `user:` before one asks the login user's own manager."""
+    paths: list[str]
+
+
+# ---- what travels: agent to console
+
+
+class Hello(msgspec.Struct, frozen=True, tag_field="type", tag="hello"):
+    """The agent's first frame."""
+
+    protocol: int
+    python: str
+    pid: int
+
+
+class Sample(msgspec.Struct, frozen=True, tag_field="type", tag="sample"):
+    """What changed since the last sample; the first one of each section is whole. A section that is not there is as
+    it was. Sections arrive as soon as each is known: the first samples lack the slow ones."""
+
+    at: float
+    host: HostInfo | UnsetType = UNSET
+    gpu: GpuReport | UnsetType = UNSET
+    venvs: list[Venv] | UnsetType = UNSET
+    units: list[Unit] | UnsetType = UNSET
+    paths: list[PathInfo] | UnsetType = UNSET
+
+
+class Answer(msgspec.Struct, frozen=True, tag_field="type", tag="answer"):
+    """The answer to a request, by its number; exactly one of `ok` and `error` is set."""
+
+    id: int
+    ok: msgspec.Raw = msgspec.Raw(b"null")
+    error: str | None = None
+
+
+class Note(msgspec.Struct, frozen=True, tag_field="type", tag="note"):
+    """A fault inside the agent that does not end it: one section could not be read, with the reason."""
+
+    section: str
+    text: str
+
+
+FromAgent: TypeAlias = Hello | Sample | Answer | Note
+
+
+# ---- what the console adds
+
+
+class LinkStatus(msgspec.Struct, frozen=True):
+    """How a host is reached right now."""
+
+    state: LinkState
+    detail: str = ""
+    """What happened and what to do about it; empty while all is well."""
+    latency_ms: Number = Missing("not_found")
+    """Round trip of the last heartbeat."""
+    since: float = 0.0
+    """The console's clock."""
+    next_try: float | None = None
+    """The console's clock; None while connected or trying."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something wrong, or worth knowing, on one host."""
+
+    code: str
+    level: Level
+    subject: str
+    """What it is about: `gpu 1`, a venv's path, a unit's name."""
+    text: str
+    """One line that says what it means."""
+    next_step: str = ""
+    """A key of the console or an exact command."""
