@@ -6,7 +6,8 @@ shares percent, durations seconds; points in time are seconds since 1970 (UTC) o
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from abc import ABCMeta
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -37,6 +38,8 @@ __all__ = [
     "Unit",
     "Venv",
     "WatchSpec",
+    "decode_cell",
+    "gpu_key",
     "is_missing",
 ]
 
@@ -146,6 +149,14 @@ class Gpu(msgspec.Struct, frozen=True):
     """The host's clock at the last sample in which the driver answered for this GPU; None if it never did."""
 
 
+def gpu_key(gpu: Gpu) -> str:
+    """What names a GPU over time and across hosts: its UUID, else its bus, else its index."""
+    for value in (gpu.uuid, gpu.bus):
+        if isinstance(value, str) and value:
+            return value
+    return f"index {gpu.index}"
+
+
 class GpuReport(msgspec.Struct, frozen=True):
     """All GPUs of a host, and what stands between them and us."""
 
@@ -205,7 +216,7 @@ class Venv(msgspec.Struct, frozen=True):
     """`3.12.3`; Missing(not_found) when the venv is not there."""
     packages: dict[str, str]
     """Distribution name to version, from metadata; only those of `WatchSpec.distributions` that are there."""
-    package: Package | Missing
+    package: PackageCell
     torch_build: Text = Missing("not_found")
     """`2.11.0+cu130`, read as text from torch/version.py."""
 
@@ -272,7 +283,7 @@ class PathInfo(msgspec.Struct, frozen=True):
     """Of a file; of a folder, the files directly in it. In bytes."""
     entries: Int = Missing("unsupported")
     """Entries directly in a folder."""
-    filesystem: Filesystem | Missing = Missing("not_found")
+    filesystem: FilesystemCell = Missing("not_found")
     """Of the nearest parent that is there."""
 
 
@@ -286,8 +297,8 @@ class HostInfo(msgspec.Struct, frozen=True):
     cpus: int
     memory_total: int
     memory_available: int
-    root: Filesystem | Missing
-    shm: Filesystem | Missing
+    root: FilesystemCell
+    shm: FilesystemCell
     """/dev/shm."""
     system: str = ""
     """Such as `Debian GNU/Linux 12 (bookworm)`."""
@@ -307,6 +318,29 @@ class Snapshot(msgspec.Struct, frozen=True):
     venvs: list[Venv]
     units: list[Unit]
     paths: list[PathInfo]
+
+
+# ---- a struct or the reason why there is none
+
+if TYPE_CHECKING:
+    PackageCell: TypeAlias = Package | Missing
+    FilesystemCell: TypeAlias = Filesystem | Missing
+else:
+    # msgspec tells two structs in a union apart by a tag only, and the wire has none here. So to msgspec
+    # these are types of their own, which it hands to `decode_cell`; the values stay what they are.
+    PackageCell = ABCMeta("PackageCell", (), {})
+    FilesystemCell = ABCMeta("FilesystemCell", (), {})
+    for _cell, _kind in ((PackageCell, Package), (FilesystemCell, Filesystem)):
+        _cell.register(_kind)
+        _cell.register(Missing)
+
+
+def decode_cell(kind: type, value: object) -> object:
+    """The `dec_hook` for msgspec: every decoder of a type that holds a Package or a Filesystem needs it."""
+    struct = {"PackageCell": Package, "FilesystemCell": Filesystem}.get(kind.__name__)
+    if struct is None:
+        raise NotImplementedError(kind)
+    return msgspec.convert(value, Missing if isinstance(value, dict) and "missing" in value else struct)
 
 
 # ---- what travels: console to agent

@@ -1,0 +1,116 @@
+"""Looks at files and remembers what was there, so that one stat a path tells whether anything changed since.
+
+Only regular files are opened; a dead mount still hangs the look, so it belongs into a child.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import stat
+import time
+
+__all__ = ["Look", "has_changed", "mark_of", "native", "shown"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Union
+
+    Mark = Union["list[int]", int]
+
+NAMES_LIMIT = 20000
+"""Entries of a folder that are looked at."""
+YOUNG = 1_500_000_000
+"""Nanoseconds. After a change this close to the look, a second one may bear the same time."""
+
+
+def mark_of(path: str) -> Mark:
+    """What changes when the file does, or another takes its place; the error's number when it isn't there."""
+    try:
+        seen = os.stat(path)
+    except OSError as error:
+        return error.errno or errno.EIO
+    except ValueError:  # a NUL, from a .pth line
+        return errno.EINVAL
+    return [seen.st_dev, seen.st_ino, seen.st_mode, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns]
+
+
+def has_changed(marks: dict[str, Mark]) -> bool:
+    """Whether any of the files is not as it was marked. About 2 microseconds a file."""
+    return any(mark_of(path) != mark for path, mark in marks.items())
+
+
+def shown(text: str) -> str:
+    """The text without lone surrogates, which JSON can't carry: bytes that are no UTF-8 become `\\xNN`."""
+    try:
+        return os.fsencode(text).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def native(text: str) -> str:
+    """A path of the config as this system's calls take it, whatever the login's locale is."""
+    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
+
+
+class Look:
+    """One look at many files, with a mark of each taken before it was read."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, Mark] = {}
+        self.errors: dict[str, int] = {}
+        """Why a file could not be looked at or read, by the system's number; ENOENT and the like included."""
+        self._began = time.time_ns()
+
+    def mark(self, path: str) -> Mark:
+        """The file's mark, as it was when it was first looked at."""
+        known = self.marks.get(path)
+        if known is None:
+            known = self.marks[path] = mark_of(path)
+            if isinstance(known, int):
+                self.errors[path] = known
+        return known
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a folder is there, through links."""
+        mark = self.mark(path)
+        return not isinstance(mark, int) and stat.S_ISDIR(mark[2])
+
+    def size(self, path: str) -> int | None:
+        """A regular file's size in bytes, through links; None when there is no such file."""
+        mark = self.mark(path)
+        return None if isinstance(mark, int) or not stat.S_ISREG(mark[2]) else mark[3]
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; none when it can't be read."""
+        self.mark(folder)
+        try:
+            with os.scandir(folder) as entries:
+                return sorted(entry.name for entry in itertools.islice(entries, NAMES_LIMIT))
+        except (OSError, ValueError):
+            return []
+
+    def text(self, path: str, limit: int = 1 << 16) -> str | None:
+        """A regular file's first `limit` bytes; None when there is none or it can't be read (see `errors`).
+
+        Bytes that are no UTF-8 become surrogates, so that a path in the text can be opened.
+        """
+        if self.size(path) is None:
+            return None
+        try:
+            with open(path, "rb", buffering=0, opener=_open) as file:
+                return file.read(limit).decode("utf-8", "surrogateescape")
+        except OSError as error:
+            self.errors[path] = error.errno or errno.EIO
+            return None
+
+    @property
+    def is_young(self) -> bool:
+        """Whether a file changed so shortly before the look that one more is due."""
+        return any(not isinstance(m, int) and abs(m[5] - self._began) < YOUNG for m in self.marks.values())
+
+
+def _open(path: str, flags: int) -> int:
+    """Never waits for a writer, should a pipe have taken the file's place."""
+    return os.open(path, flags | os.O_NONBLOCK)

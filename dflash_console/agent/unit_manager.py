@@ -1,0 +1,257 @@
+"""The watched units of one systemd manager, the system's or the login user's: when to read them, and rows.
+
+systemd's signals, changed unit files and the clock say that a reading is due; signals in a storm share one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from fnmatch import fnmatchcase
+
+from .bus import MANAGER, Bus
+from .redact import redact_text
+from .section import missing
+from .unit_files import FileWatch, unit_folders
+from .unit_inspect import Inspector
+from .unit_show import UnitReader
+from .unit_text import (
+    describe_unit,
+    escape_path,
+    is_glob,
+    match_names,
+    refusal,
+    split_command,
+    steady_at,
+    system_name,
+)
+
+__all__ = ["UnitManager"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .dbus import Message
+
+CALM_PACE = 30.0
+"""Seconds between two readings while signals come, or while there is no systemd."""
+POLL_PACE = 2.0
+"""Seconds between two readings while no signals come."""
+BURST_SECONDS = 0.9
+"""In this time there are at most two readings: the first at a change's first signal, the second at its end. A
+storm of signals gets no more, and with ticks of a second its last word is still read within two."""
+NAME_LIMIT = 128
+EPOCH_DRIFT = 0.5
+"""Seconds that the wall clock may drift off the monotonic one before times are told anew."""
+
+
+class UnitManager:
+    """One systemd manager. `rows` gives for each asked name the rows of the units that it stands for."""
+
+    def __init__(self, *, is_user: bool) -> None:
+        runtime = f"/run/user/{os.geteuid()}" if is_user else ""
+        folders = unit_folders(runtime)
+        self.rows: dict[str, list[dict[str, object]]] = {}
+        self.has_read = False
+        """Whether `rows` says something yet."""
+        self._asked: list[str] = []
+        self._globs: list[str] = []
+        self._bus = Bus(_sockets(runtime))
+        self._folders = folders
+        self._files = FileWatch()
+        self._reader = UnitReader(runtime, folders)
+        self._inspector = Inspector()
+        self._remembered: list[str] = []
+        self._known: set[str] = set()
+        self._watched: frozenset[str] = frozenset()
+        self._was_live = False
+        self._is_due = True
+        self._must_scan = True
+        self._started_at = self._started_before = self._scanned_at = float("-inf")
+        self._stamps: dict[str, tuple[object, float | None]] = {}
+        self._steady_at = float("inf")
+        self._epoch = 0.0
+
+    @property
+    def note(self) -> str:
+        """What no row says: why a glob stands for nothing, or why changes are polled for; mostly empty."""
+        if not self.has_read:
+            return ""
+        if self._reader.problem is not None:
+            return self._reader.problem["detail"] if len(self._globs) == len(self._asked) else ""
+        if self._bus.is_live:
+            return ""
+        return f"no signals from systemd ({self._bus.problem}): units are read every {POLL_PACE:g} s"
+
+    def configure(self, names: list[str]) -> None:
+        """Watch these names and globs (without the `user:` before them)."""
+        self._asked = names[:NAME_LIMIT]
+        self._globs = [name for name in self._asked if is_glob(name)]
+        self._remembered = [name for name in self._remembered if self._matches(name)]
+        self.rows = {name: self.rows[name] for name in self._asked if name in self.rows}
+        self._listen([])
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read all anew in the next tick."""
+        self._reader.forget()
+        self._inspector.refresh()
+        self._is_due = self._must_scan = True
+
+    def fds(self) -> list[int]:
+        """What to wait on for reading."""
+        return [*self._bus.fds(), *self._reader.fds(), *self._inspector.fds()]
+
+    def ready(self, fd: int, now: float) -> bool:
+        """Take what is readable; whether `rows` is new."""
+        if fd in self._bus.fds():
+            for message in self._bus.ready(now):
+                self._hear(message)
+            self._mind_bus()
+            return self._read_if_due(now)
+        if fd in self._reader.fds():
+            return self._reader.ready(now) and self._take(now)
+        return fd in self._inspector.fds() and self._inspector.ready(now) and self._tell(now)
+
+    def tick(self, now: float) -> bool:
+        """Start what is due; whether `rows` is new."""
+        self._bus.tick(now)
+        self._mind_bus()
+        if self._files.has_changed():
+            self._is_due = self._must_scan = True
+        is_slow = self._bus.is_live or self._reader.problem is not None
+        if now >= self._started_at + (CALM_PACE if is_slow else POLL_PACE) or now >= self._steady_at:
+            self._is_due = True
+        if now >= self._scanned_at + CALM_PACE:
+            self._must_scan = True
+        is_new = self._reader.tick(now) and self._take(now)
+        is_new |= self._read_if_due(now)
+        return (self._inspector.tick(now) and self._tell(now)) or is_new
+
+    def close(self) -> None:
+        """Let go of the bus and end the children."""
+        self._bus.close()
+        self._reader.close()
+        self._inspector.close()
+
+    # ---- when to read
+
+    def _hear(self, message: Message) -> None:
+        if message.member == "PropertiesChanged":
+            self._is_due = self._is_due or message.path in self._watched
+        elif message.interface != MANAGER:
+            return
+        elif message.member in ("Reloading", "UnitFilesChanged"):
+            self._reader.forget()
+            self._is_due = self._must_scan = True
+        elif message.member == "UnitNew":
+            # Our own reading loads units too, so those that are known say nothing.
+            self._is_due = self._is_due or (message.first not in self._known and self._matches(message.first))
+
+    def _mind_bus(self) -> None:
+        if self._bus.is_live and not self._was_live:
+            self._is_due = True
+        self._was_live = self._bus.is_live
+
+    def _matches(self, name: str) -> bool:
+        return any(fnmatchcase(name, glob) for glob in self._globs)
+
+    def _read_if_due(self, now: float) -> bool:
+        if not self._is_due or self._reader.is_busy or now < self._started_before + BURST_SECONDS:
+            return False
+        plain = [system_name(name) for name in self._asked if not is_glob(name)]
+        names = [name for name in dict.fromkeys([*plain, *self._remembered]) if not refusal(name)]
+        must_scan, self._is_due, self._must_scan = self._must_scan, False, False
+        self._started_before, self._started_at = self._started_at, now
+        self._steady_at = float("inf")
+        self._scanned_at = now if must_scan else self._scanned_at
+        return self._reader.start([*names, *self._globs], now, find_installed=must_scan) and self._take(now)
+
+    # ---- what came
+
+    def _take(self, now: float) -> bool:
+        self.has_read = True
+        blocks = self._reader.blocks
+        if self._reader.problem is None:
+            there = [block for block in blocks if block.get("LoadState") != "not-found"]
+            self._remembered = [block["Id"] for block in there if self._matches(block["Id"])][:NAME_LIMIT]
+            self._known = {
+                name for block in blocks for name in [block["Id"], *block.get("Names", "").split()]
+            }
+            self._listen(blocks)
+            self._files.watch([*self._folders, *(path for block in there for path in _files_of(block))])
+            self._stamps = {name: stamp for name, stamp in self._stamps.items() if name in self._known}
+            self._inspector.consider(blocks, now)
+            self._inspector.tick(now)
+        self._tell(now)
+        # What changed while systemd was being asked.
+        self._read_if_due(now)
+        return True
+
+    def _listen(self, blocks: list[dict[str, str]]) -> None:
+        names = {system_name(name) for name in self._asked if not is_glob(name)}
+        watched = frozenset(map(escape_path, names.union(block["Id"] for block in blocks)))
+        if not watched <= self._watched and blocks:
+            # A change between the reading and this wish would go unheard.
+            self._is_due = True
+        self._watched = watched
+        self._bus.watch(watched, new_units=bool(self._globs))
+
+    def _tell(self, now: float) -> bool:
+        epoch = time.time() - time.monotonic()
+        if abs(epoch - self._epoch) > EPOCH_DRIFT:
+            self._epoch = epoch
+        rows: dict[str, list[dict[str, object]]] = {name: [] for name in self._asked}
+        if self._reader.problem is not None:
+            for name in self._asked:
+                if not is_glob(name):
+                    rows[name].append(_unreadable(name, self._reader.problem))
+        else:
+            steady = [steady_at(block) for block in self._reader.blocks]
+            self._steady_at = min([at for at in steady if at is not None and at > now], default=float("inf"))
+            for asked, name, block in match_names(self._reader.blocks, self._asked):
+                rows[asked].append(self._row(name, block, now))
+        self.rows = rows
+        return True
+
+    def _row(self, name: str, block: dict[str, str] | None, now: float) -> dict[str, object]:
+        if block is None:
+            system = system_name(name)
+            words = refusal(system) or self._reader.refused.get(system) or "systemctl does not answer for it"
+            return _unreadable(name, missing("error", words))
+        facts = self._inspector.facts(block["Id"])
+        row = {"name": name, **describe_unit(block, monotonic=now, epoch=self._epoch), **facts}
+        row["since"] = self._since(block["Id"], row["active"], row["since"], now)
+        if not row.get("command"):
+            command = split_command(block.get("ExecStart", ""))[1]
+            words = " ".join(command.split())
+            row["command"] = redact_text(words) if words else missing("not_found", "no ExecStart")
+        return row
+
+    def _since(self, name: str, active: object, told: object, now: float) -> float | None:
+        """When the state changed. A unit that stops cleanly is unloaded, and the time with it: then, when we
+        saw it change."""
+        before = self._stamps.get(name, (active, None))
+        since = told if isinstance(told, float) else before[1]
+        if before[0] != active and not isinstance(told, float):
+            since = round(self._epoch + now, 2)
+        self._stamps[name] = (active, since)
+        return since
+
+
+def _unreadable(name: str, reason: dict[str, str]) -> dict[str, object]:
+    cells: dict[str, object] = dict.fromkeys(("load", "active", "sub", "result", "restarts"), reason)
+    return {"name": name, **cells, "main_pid": None, "since": None, "problem": reason["detail"]}
+
+
+def _files_of(block: dict[str, str]) -> list[str]:
+    name = block["Id"]
+    extra = [f"{root}/systemd/system/{name}.d" for root in ("/etc", "/run")]
+    return [
+        path for path in [block.get("FragmentPath", ""), *block.get("DropInPaths", "").split()] if path
+    ] + extra
+
+
+def _sockets(runtime: str) -> list[str]:
+    if runtime:
+        return [runtime + "/bus", runtime + "/systemd/private"]
+    return ["/run/dbus/system_bus_socket", *(["/run/systemd/private"] if os.geteuid() == 0 else [])]

@@ -1,0 +1,289 @@
+"""The section `venvs`: the environments of the config, of the watched units and in the usual places.
+
+Each is read in a child, since it may lie on a dead mount. What was looked at is marked, and read anew when
+a mark changed. Marks of a local filesystem are checked here (2 microseconds a file), others in a child.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .child import OneShot
+from .look import has_changed
+from .section import Section, missing
+from .venv_look import absent, look_at, search
+
+__all__ = ["VenvSection"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from .child import Channel
+    from .venv_look import Item
+
+STALL = 5.0
+"""Seconds without a word from a child, after which what it looks at counts as hung."""
+LONGEST = 120.0
+"""Seconds that a child may take, all in all."""
+# A tenth less than meant, so that a tick that comes a little early still counts.
+CHECK = 1.9
+"""Seconds between two checks of the marks."""
+FULL = 59.9
+"""Seconds between two full readings, with a new search."""
+AGAIN = 29.9
+"""Seconds before what hung is asked again."""
+
+
+class _Lane:
+    """One child at a time, watched for progress. One that can't be killed stays until it is gone."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        """What the child has yet to answer, in its order."""
+        self.spec: object = None
+        self._shot = OneShot(LONGEST)
+        self._taken = 0
+        self._heard: float | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._shot.is_busy
+
+    def start(self, work: Callable[[Channel], object], paths: list[str], spec: object, now: float) -> bool:
+        if not self._shot.start(work, now):
+            return False
+        self.paths, self.spec = paths, spec
+        self._taken, self._heard = 0, now
+        return True
+
+    def fds(self) -> list[int]:
+        return self._shot.fds()
+
+    def read(self, now: float) -> tuple[list[tuple[str, Any]], str | None]:
+        """The new answers by path, and how the child ended: None while it runs, "" when all is well."""
+        outcome = self._shot.ready(now)
+        values = self._shot.values[self._taken :]
+        self._taken += len(values)
+        answers = list(zip(self.paths, values))
+        self.paths = self.paths[len(answers) :]
+        self._heard = None if outcome else now
+        return answers, outcome.error if outcome else None
+
+    def has_stalled(self, now: float) -> bool:
+        """True once when the child hangs; it is killed then."""
+        if self._heard is None or now - self._heard < STALL:
+            return False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        self._heard = None
+        self._shot.close()
+
+
+class _Known:
+    """What the last look at an environment gave."""
+
+    def __init__(self, venv: dict[str, Any], real: str) -> None:
+        self.venv = venv
+        self.real = real
+        self.marks: dict[str, list[int] | int] = {}
+        self.is_young = False
+        self.is_remote = False
+        self.is_gone = False
+
+
+class VenvSection(Section):
+    """A Venv for each environment, once by real path: those of the config, of the units, those found."""
+
+    name = "venvs"
+
+    def __init__(self) -> None:
+        self._spec: dict[str, Any] = {}
+        self._interpreters: list[str] = []
+        self._found: list[str] = []
+        self._sources: dict[str, str] = {}
+        """What is watched, in order: a folder or an interpreter, with the source that it is listed for."""
+        self._known: dict[str, _Known] = {}
+        self._due: set[str] = set()
+        """Those to be read whatever their marks say."""
+        self._main = _Lane()
+        self._alone: dict[str, _Lane] = {}
+        """A lane for each environment that hung, so that it hangs no other."""
+        self._alone_at: dict[str, float] = {}
+        self._search = _Lane()
+        self._has_searched = False
+        self._is_stale = False
+        """Whether something came since the value was put together."""
+        self._check_at = self._full_at = 0.0
+
+    def configure(self, spec: dict[str, Any]) -> None:
+        self._spec = spec
+        self._known.clear()
+        self._arrange()
+        self.refresh()
+
+    def add_interpreters(self, paths: list[str]) -> None:
+        """The interpreters of the watched units, or their environments' folders: all that there are now."""
+        if paths != self._interpreters:
+            self._interpreters = list(paths)
+            self._arrange()
+            self._check_at = 0.0
+
+    def refresh(self) -> None:
+        self._check_at = self._full_at = 0.0
+        self._alone_at = dict.fromkeys(self._alone_at, 0.0)
+
+    def fds(self) -> list[int]:
+        return [fd for lane in self._lanes() for fd in lane.fds()]
+
+    def ready(self, fd: int, now: float) -> None:
+        lane = next((lane for lane in self._lanes() if fd in lane.fds()), None)
+        if lane is self._search:
+            self._take_found(now)
+        elif lane is not None:
+            self._take(lane, now)
+        self._publish()
+
+    def tick(self, now: float) -> None:
+        self._mind_stalls(now)
+        if now >= self._full_at:
+            self._full_at = now + FULL
+            self._due.update(self._sources)
+            self._search.start(search, ["search"], None, now)
+        if now >= self._check_at:
+            self._check_at = now + CHECK
+            self._check(now)
+        for path, lane in list(self._alone.items()):
+            if path in self._sources and now >= self._alone_at[path]:
+                self._alone_at[path] = now + AGAIN
+                self._start(lane, [path], now)
+            elif path not in self._sources and not lane.is_busy:
+                del self._alone[path], self._alone_at[path]
+        self._publish()
+
+    def close(self) -> None:
+        for lane in self._lanes():
+            lane.close()
+
+    def _lanes(self) -> list[_Lane]:
+        return [self._main, self._search, *self._alone.values()]
+
+    # ---- what to look at
+
+    def _arrange(self) -> None:
+        """Bring `_sources` up to date; the first source that names a path counts."""
+        sources: dict[str, str] = {}
+        interpreters = [path for path in self._interpreters if _may_be_python(path)]
+        for paths, source in (
+            (self._spec.get("venvs") or [], "config"),
+            (interpreters, "unit"),
+            (self._found, "found"),
+        ):
+            for path in paths:
+                sources.setdefault(path, source)
+        same = {path for path, source in sources.items() if self._sources.get(path) == source}
+        self._known = {path: known for path, known in self._known.items() if path in same}
+        self._due &= sources.keys()
+        self._sources = sources
+        self._is_stale = True
+
+    def _check(self, now: float) -> None:
+        remote = set()
+        for path, known in self._known.items():
+            if known.is_remote:
+                remote.add(path)
+            elif known.is_young or has_changed(known.marks):
+                self._due.add(path)
+        self._read(self._due | remote, now)
+
+    def _read(self, wanted: set[str], now: float) -> None:
+        """Read those wanted, and all that are not known yet."""
+        paths = [
+            path
+            for path in self._sources
+            if path not in self._alone and (path in wanted or path not in self._known)
+        ]
+        if paths:
+            self._start(self._main, paths, now)
+
+    def _start(self, lane: _Lane, paths: list[str], now: float) -> None:
+        spec = self._spec
+        items: list[Item] = []
+        for path in paths:
+            known = self._known.get(path)
+            items.append(
+                (path, self._sources[path], known.marks if known and path not in self._due else None)
+            )
+        if lane.start(lambda channel: look_at(channel, items, spec), paths, spec, now):
+            self._due.difference_update(paths)
+
+    # ---- what came back
+
+    def _take(self, lane: _Lane, now: float) -> None:
+        answers, error = lane.read(now)
+        for path, seen in answers:
+            if self._alone.get(path) is lane:
+                del self._alone[path], self._alone_at[path]
+                lane.close()
+            if seen is not None and path in self._sources and lane.spec is self._spec:
+                self._is_stale = True
+                known = self._known[path] = _Known(seen["venv"], seen["real"])
+                known.marks, known.is_young = seen["marks"], seen["is_young"]
+                known.is_remote, known.is_gone = seen["is_remote"], seen["is_gone"]
+        if error:
+            self._set_aside(lane, missing("error", error), now)
+        if error is not None:
+            self._read(self._due, now)
+
+    def _take_found(self, now: float) -> None:
+        answers, error = self._search.read(now)
+        for _, found in answers:
+            self._found = found
+            self._arrange()
+        if error is not None:
+            self._has_searched = self._is_stale = True
+            self._read(self._due, now)
+
+    def _mind_stalls(self, now: float) -> None:
+        if self._search.has_stalled(now):
+            self._has_searched = self._is_stale = True
+        for lane in (self._main, *self._alone.values()):
+            if lane.has_stalled(now):
+                text = f"no answer within {STALL:g} s: the filesystem that it lies on may be dead"
+                self._set_aside(lane, missing("hung", text), now)
+
+    def _set_aside(self, lane: _Lane, reason: dict[str, str], now: float) -> None:
+        """Give the environment that a child hung or died at a lane of its own, away from the others."""
+        if not lane.paths:
+            return
+        path, *rest = lane.paths
+        self._due.update(rest)
+        self._due &= self._sources.keys()
+        if path in self._sources:
+            self._known[path] = _Known(absent(path, self._sources[path], reason), path)
+            self._is_stale = True
+        self._alone[path] = lane
+        self._alone_at[path] = now + AGAIN
+        if lane is self._main:
+            self._main = _Lane()
+
+    def _publish(self) -> None:
+        if not self._is_stale or not self._has_searched or self._sources.keys() - self._known.keys():
+            return
+        rows: dict[str, dict[str, Any]] = {}
+        for path, source in self._sources.items():
+            known = self._known[path]
+            if source != "found" or not known.is_gone:
+                rows.setdefault(known.real, known.venv)
+        self._is_stale = False
+        value = list(rows.values())
+        if value != self.value:
+            self.value = value
+
+
+def _may_be_python(path: str) -> bool:
+    """Whether a unit's interpreter is one, and not a shell; a folder is taken for an environment."""
+    name = os.path.basename(path)
+    return name.startswith("python") or os.path.basename(os.path.dirname(path)) != "bin"

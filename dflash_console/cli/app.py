@@ -1,0 +1,154 @@
+"""The commands and options, and what the program does about errors, Ctrl-C and a closed stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from dflash_console import __version__
+from dflash_console.cli.streams import PROGRAM, complain
+
+__all__ = ["main"]
+
+INTERRUPTED = 130
+FAULT = 70
+"""sysexits.h's EX_SOFTWARE: not one of the codes that mean something about the hosts."""
+
+LATER: dict[str, str] = {
+    "demo": "The console on an embedded demo fleet",
+    "init": "Write a config from ~/.ssh/config, Ansible or by asking",
+    "verify": "Prove that hosts have the package whole",
+    "compare": "Show which files of the package differ on two hosts",
+    "copy": "Copy the package from one host to others",
+    "rollback": "Put the package back as it was before the last copy",
+    "service": "Start, stop or restart a service",
+    "logs": "Show or follow a service's journal",
+    "doctor": "Show the findings of all hosts, most serious first",
+    "incident": "Write a bundle to hand on",
+}
+"""Commands of the contract that this version does not have yet."""
+
+config_option = click.option(
+    "--config",
+    "config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The config; by default $DFLASH_CONSOLE_CONFIG, then the user's. Without any, it is this machine.",
+)
+
+
+class InOrder(click.Group):
+    """Lists its commands in the order in which they were added, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(
+    cls=InOrder,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Watch a fleet of GPU hosts that run SGLang with DFlash. Without a command, opens the console.",
+    epilog="Exit codes: 0 fine, 1 critical findings, 2 wrong usage or config, 3 a host could not be reached, "
+    "4 refused.",
+)
+@config_option
+@click.option("--read-only", is_flag=True, help="Refuse every change on a host.")
+@click.option("--theme", metavar="NAME", help="The colours of the console.")
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
+@click.version_option(__version__, prog_name=PROGRAM)
+@click.pass_context
+def program(
+    context: click.Context, config: Path | None, read_only: bool, theme: str | None, no_mouse: bool
+) -> int:
+    context.obj = config
+    if context.invoked_subcommand is not None:
+        return 0
+    return open_console(config, read_only=read_only, theme=theme, mouse=not no_mouse)
+
+
+@program.command(
+    "status",
+    help="Show every host, or those named: link, findings, GPUs, venvs, units and paths.",
+    short_help="Show every host, or those named",
+)
+@click.argument("hosts", metavar="[HOST]...", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@config_option
+@click.pass_context
+def status(context: click.Context, hosts: tuple[str, ...], as_json: bool, config: Path | None) -> int:
+    from dflash_console.cli.status import run_status
+    from dflash_console.config import load
+
+    return run_status(load(config or context.obj, os.environ), hosts, as_json=as_json)
+
+
+def add_later(name: str, what: str) -> None:
+    """Lists a command that takes any arguments and says that it is not there yet."""
+
+    @program.command(
+        name,
+        help=f"{what}. Not in this version.",
+        short_help=f"{what} (not in this version)",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def refuse(arguments: tuple[str, ...]) -> int:
+        complain(f"`{name}` is not in this version ({__version__}); `{PROGRAM} status` is")
+        return 2
+
+
+for later_name, later_what in LATER.items():
+    add_later(later_name, later_what)
+
+
+def open_console(config: Path | None, *, read_only: bool, theme: str | None, mouse: bool) -> int:
+    """The console on this terminal; its exit code."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        complain(f"the console needs a terminal; for scripts there is `{PROGRAM} status [--json]`")
+        return 2
+    from dflash_console.config import load
+    from dflash_console.errors import StateError
+    from dflash_console.state import State, default_state_path, load_state, save_state
+    from dflash_console.ui import run_console
+
+    settings = load(config, os.environ)
+    state_path = default_state_path()
+    try:
+        remembered = load_state(state_path)
+    except StateError as error:
+        complain(str(error))
+        remembered = State()
+    return run_console(
+        settings,
+        theme=theme or settings.console.theme or remembered.theme,
+        read_only=read_only or settings.console.read_only,
+        mouse=mouse and settings.console.mouse,
+        remember_theme=lambda name: save_state(state_path, State(theme=name)),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program with these arguments, else with those of the process; gives back its exit code."""
+    from dflash_console.errors import ConsoleError
+
+    try:
+        answer = program.main(argv, prog_name=PROGRAM, standalone_mode=False)
+        return answer if isinstance(answer, int) else 0
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except ConsoleError as error:
+        complain(str(error))
+        return 2
+    except Exception:  # noqa: BLE001 - the top: a fault of ours, shown without the values of variables
+        complain("a fault of the console itself; please report what follows")
+        traceback.print_exc()
+        return FAULT

@@ -1,0 +1,108 @@
+"""`status`: one look at every host, then an answer and no link left."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from dflash_console.cli.status_json import status_json
+from dflash_console.cli.streams import emit
+from dflash_console.config import Config
+from dflash_console.errors import ConfigError
+from dflash_console.findings import findings_of
+from dflash_console.fleet import Fleet, HostView, Pace
+from dflash_console.model import Finding, LinkStatus
+
+__all__ = ["chosen", "exit_code", "is_settled", "look", "run_status"]
+
+LIMIT = 10.0
+"""Seconds until the answer is given with what is known by then."""
+PATIENCE = 5.0
+"""Seconds during which a host that could not be reached is tried again."""
+PACE = Pace(connect=7.0, opening=9.0)
+"""A host that takes the connection and says nothing is given up with its reason, before the limit."""
+
+
+def run_status(config: Config, names: Sequence[str], *, as_json: bool) -> int:
+    """Prints the status of these hosts, or of all; gives back the exit code. Raises ConfigError."""
+    views = asyncio.run(look(chosen(config, names)))
+    looked_at = [(view, findings_of(view)) for view in views]
+    if as_json:
+        emit(status_json(looked_at) + b"\n")
+    else:
+        from dflash_console.cli.status_text import status_text, terminal
+
+        emit(status_text(looked_at, terminal(), interval=config.console.interval).encode(errors="replace"))
+    return exit_code(looked_at)
+
+
+def chosen(config: Config, names: Sequence[str]) -> Config:
+    """The config with only the hosts of these names, in the config's order; with all when none is named.
+
+    Raises ConfigError for a name that is not in the config.
+    """
+    for name in names:
+        if name not in config.hosts:
+            near = difflib.get_close_matches(name, config.hosts, n=1, cutoff=0.5)
+            advice = f"did you mean {near[0]}?" if near else f"there are: {', '.join(config.hosts)}"
+            raise ConfigError(f"no host {name!r} in {config.path or 'the config'}; {advice}")
+    if not names:
+        return config
+    return msgspec.structs.replace(
+        config, hosts={name: host for name, host in config.hosts.items() if name in names}
+    )
+
+
+async def look(config: Config, fleet: Fleet | None = None, limit: float = LIMIT) -> tuple[HostView, ...]:
+    """Every host once all its sections are there or it failed for good, after `limit` seconds at most."""
+    fleet = fleet or Fleet(config, pace=PACE)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(fleet.run())
+        try:
+            async with asyncio.timeout(limit):
+                while not all(is_settled(view, loop.time() - began) for view in fleet.views()):
+                    await fleet.changed()
+        except TimeoutError:
+            pass
+        views = tuple(as_answered(view, limit) for view in fleet.views())
+        running.cancel()
+    return views
+
+
+def is_settled(view: HostView, waited: float) -> bool:
+    """Whether waiting longer would tell no more about a host, `waited` seconds after the start."""
+    state = view.link.state
+    if state in ("up", "stale"):
+        return not view.unread - view.notes.keys()
+    if state == "connecting":
+        return False
+    is_tried_again = state in ("unreachable", "agent_failed")
+    return not is_tried_again or view.failures > 1 or waited > PATIENCE
+
+
+def as_answered(view: HostView, limit: float) -> HostView:
+    """The view with a link state that is an answer: a host that told nothing by the end was not reached."""
+    if view.link.state == "connecting":
+        link = LinkStatus("unreachable", f"no answer in {limit:.0f} s", since=view.link.since)
+    elif view.link.state in ("up", "stale") and view.snapshot is None:
+        text = f"the agent started and told nothing in {limit:.0f} s"
+        link = LinkStatus("agent_failed", text, view.link.latency_ms, view.link.since)
+    else:
+        return view
+    return msgspec.structs.replace(view, link=link)
+
+
+def exit_code(looked_at: Iterable[tuple[HostView, Sequence[Finding]]]) -> int:
+    """3 when a host could not be reached, else 1 with a critical finding, else 0."""
+    code = 0
+    for view, findings in looked_at:
+        if view.link.state not in ("up", "stale"):
+            return 3
+        if any(finding.level == "critical" for finding in findings):
+            code = 1
+    return code

@@ -1,0 +1,43 @@
+"""What the fleet knows of one host right now, as one frozen value."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from dflash_console.config import HostConfig
+from dflash_console.model import LinkStatus, Snapshot
+
+__all__ = ["SECTIONS", "HostView", "Section"]
+
+Section: TypeAlias = Literal["host", "gpu", "venvs", "units", "paths"]
+
+SECTIONS: tuple[Section, ...] = ("host", "gpu", "venvs", "units", "paths")
+"""The sections of a snapshot, by their names in `Sample`."""
+
+
+class HostView(msgspec.Struct, frozen=True):
+    """One host as the console knows it; a new object for every change, the same one while nothing changed."""
+
+    config: HostConfig
+    link: LinkStatus
+    snapshot: Snapshot | None = None
+    """The last good picture, kept for ever; None until the host has told its name."""
+    heard: float | None = None
+    """`time.monotonic()` at the last sample."""
+    utilization: dict[str, tuple[int | None, ...]] = {}
+    """GPU key (`model.gpu_key`) to the last minute up to the newest sample, oldest first, one cell an
+    interval, at most 240; None where no value came."""
+    shared: dict[str, tuple[str, ...]] = {}
+    """GPU UUID to the names of the other hosts that show the same card."""
+    unread: frozenset[Section] = frozenset(SECTIONS)
+    """Sections that never came: their lists in the snapshot are empty because nothing is known."""
+    notes: dict[str, str] = {}
+    """Section to why the agent could not read it last time; gone once it could."""
+    failures: int = 0
+    """Failed tries in a row."""
+    rebooted_at: float | None = None
+    """The console's clock when the host came back with another boot id; None if it never did."""
+    revision: int = 0
+    """Grows with each change."""

@@ -1,0 +1,45 @@
+"""How a host is reached, and how the agent there is started and spoken to.
+
+`connect` opens a Connection (over SSH, or to this machine without it), `Session.open` starts the agent on it
+and gives back what speaks with it: `watch`, `ping`, `request`, `messages`, `close`. Every error is a LinkError
+whose text is for the operator. All text that comes from a host has been cleaned (`clean`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from dflash_console.config import HostConfig
+from dflash_console.link.clean import clean
+from dflash_console.link.process import Connection, Process
+from dflash_console.link.session import Pong, Session
+from dflash_console.link.threads import in_thread
+
+__all__ = ["Connection", "Pong", "Process", "Session", "clean", "connect"]
+
+
+async def connect(host: HostConfig, *, ssh_config: str | None, timeout: float = 10.0) -> Connection:  # noqa: ASYNC109
+    """Reaches a host. Raises a LinkError.
+
+    `ssh_config` is as for `ssh -F`, None for the operator's own files; `timeout` is in seconds, for each hop.
+    """
+    if host.local:
+        from dflash_console.link.local import LocalConnection
+
+        return LocalConnection()
+    # 0.15 s of imports that `--help`, this machine and the first frame need not wait for.
+    connect_by_ssh = await in_thread(_import_ssh)
+    return await connect_by_ssh(host, ssh_config=ssh_config, timeout=timeout)
+
+
+class _Connect(Protocol):
+    def __call__(
+        self, host: HostConfig, *, ssh_config: str | None, timeout: float
+    ) -> Awaitable[Connection]: ...
+
+
+def _import_ssh() -> _Connect:
+    from dflash_console.link.ssh import connect as connect_by_ssh
+
+    return connect_by_ssh

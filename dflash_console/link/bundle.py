@@ -1,0 +1,106 @@
+"""What starts the agent on a host: a constant line for the login shell, then the agent's source over
+stdin."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import re
+import zlib
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from dflash_console.errors import AgentFailed
+
+__all__ = ["BOOT_COMMAND", "NO_PYTHON", "bundle"]
+
+NO_PYTHON = "dflash-console:no-python"
+"""How the one line begins that the host prints when it has no Python 3.8 or newer; what was found follows."""
+
+_CANDIDATES = (
+    "python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8"
+    " /usr/bin/python3 /usr/local/bin/python3 /usr/libexec/platform-python python"
+)
+
+# No `!`, backslash, newline or single quote inside: csh and fish would read them. `$e` is the interpreter
+# behind a pyenv or asdf shim, which costs 100 ms for each start; a wrapper that sets something Python needs
+# stays in use.
+BOOT_COMMAND = (
+    "exec /bin/sh -c '"
+    "IFS= read -r p; f=; "
+    f'for q in "$p" {_CANDIDATES}; do '
+    'c=$(command -v "$q" 2>/dev/null) && test -n "$c" || continue; '
+    'e=$("$q" -I -S -c "import sys;sys.version_info<(3,8) or sys.stdout.write(sys.executable or sys.argv[0])"'
+    " </dev/null 2>/dev/null); "
+    'if test -z "$e"; then f="$f $q ($("$q" -V </dev/null 2>&1)),"; continue; fi; '
+    'if test "$e" = "$c" || "$e" -I -S -c "import zlib" </dev/null >/dev/null 2>&1; then q=$e; fi; '
+    'exec "$q" -I -S -B -u -c "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"; '
+    "done; "
+    f"set -f; echo {NO_PYTHON} ${{f:-nothing found}}; exit 127"
+    "'"
+)
+"""The line that the login shell runs. It reads one line (an interpreter's path, or nothing), takes the first
+Python 3.8 or newer of that path and the usual names, and has it read `LENGTH\\n` and as many bytes of source
+from stdin."""
+
+
+def bundle(token: str, *, heartbeat: float = 30.0) -> bytes:
+    """The agent's boot source: it prints `token` on a line of its own and then speaks frames.
+
+    The agent ends when it has heard nothing for `heartbeat` seconds. Raises AgentFailed when `pynvml` is not
+    there to be shipped, ValueError for a token that is not letters and digits.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9]{8,64}", token):
+        raise ValueError(f"not a token: {token!r}")
+    start, modules = _shipment()
+    return start + f'start("{token}", {{"heartbeat": {float(heartbeat)!r}}}, '.encode() + modules
+
+
+@functools.cache
+def _shipment() -> tuple[bytes, bytes]:
+    """The boot module's text, and the modules as the last argument of its `start`."""
+    agent = resources.files("dflash_console.agent")
+    # PEP 263: as Latin-1, compressed bytes fit into a string literal with a fortieth of them escaped.
+    boot = b"# -*- coding: latin-1 -*-\n" + (agent / "boot.py").read_bytes()
+    modules = {name: text for name, text in _sources(agent, "dflash_agent") if name != "dflash_agent.boot"}
+    modules["pynvml"] = _pynvml().read_bytes()
+    items = (
+        f'"{name}": "'.encode() + _literal(zlib.compress(text, 9)) + b'",\n' for name, text in modules.items()
+    )
+    return boot, b"{\n" + b"".join(items) + b"})\n"
+
+
+def _sources(folder: Traversable, package: str) -> list[tuple[str, bytes]]:
+    """The Python files of a package by full module name; a package's own name ends with a dot."""
+    found: list[tuple[str, bytes]] = []
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.name == "__init__.py":
+            found.append((package + ".", entry.read_bytes()))
+        elif entry.name.endswith(".py"):
+            found.append((f"{package}.{entry.name[:-3]}", entry.read_bytes()))
+        elif entry.is_dir() and (entry / "__init__.py").is_file():
+            found += _sources(entry, f"{package}.{entry.name}")
+    return found
+
+
+def _pynvml() -> Path:
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        raise AgentFailed(
+            "The pynvml module is not installed beside the console: install nvidia-ml-py again."
+        )
+    return Path(spec.origin)
+
+
+def _literal(data: bytes) -> bytes:
+    """Bytes as they stand inside a double-quoted string of Latin-1 source."""
+    for byte, escaped in (
+        (b"\\", b"\\\\"),
+        (b'"', b'\\"'),
+        (b"\0", b"\\x00"),
+        (b"\n", b"\\n"),
+        (b"\r", b"\\r"),
+    ):
+        data = data.replace(byte, escaped)
+    return data

@@ -1,0 +1,212 @@
+"""A program that runs on a host, seen from here: the same whatever carries its bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from dflash_console.errors import LinkError
+
+__all__ = ["Connection", "Pipe", "Process"]
+
+STDERR_KEPT = 8 << 10
+BACKLOG = 256 << 10
+"""Bytes of stdout that wait for a reader before the sender is held up."""
+LAST_WORDS = 1.0
+"""Seconds that an ended program's output may still take: a child of it could hold it open for ever."""
+
+
+class Pipe(Protocol):
+    """What a transport does for a Process. Nothing blocks; what can't be done any more is left undone."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def write_eof(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def kill(self) -> None:
+        """Ends the program by force, with its children where that is possible."""
+
+    def close(self) -> None:
+        """Gives up what carries the bytes."""
+
+
+class Connection(Protocol):
+    """A way to a host, over which programs are started."""
+
+    async def start(self) -> Process:
+        """Runs the bootstrap line on a channel of its own. Raises a LinkError."""
+
+    async def close(self) -> None:
+        """Ends everything on it; never raises and takes a few seconds at most."""
+
+
+class Process:
+    """A program on a host: its stdin, stdout, the tail of its stderr, and how it ended.
+
+    The methods `got_*` and `lost` are for the transport.
+    """
+
+    def __init__(self, pipe: Pipe) -> None:
+        self.exit_status: int | None = None
+        """None while it runs, and when a signal or the loss of the link ended it."""
+        self.exit_signal = ""
+        """Such as `KILL`."""
+        self.failure: LinkError | None = None
+        """Why the link was lost, if that is how it ended."""
+        self.has_ended = False
+        self._pipe = pipe
+        self._loop = asyncio.get_running_loop()
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._is_held_up = False
+        self._at_eof = False
+        self._stderr = bytearray()
+        self._news = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._end = asyncio.Event()
+        self._last_words: asyncio.TimerHandle | None = None
+        self._receive: Callable[[bytes], None] | None = None
+        self._finish: Callable[[], None] | None = None
+
+    # ---- for those who use the program
+
+    @property
+    def stderr(self) -> bytes:
+        """The last 8 KiB of it."""
+        return bytes(self._stderr)
+
+    def write(self, data: bytes) -> None:
+        """Sends to stdin; dropped when the program has ended."""
+        if not self.has_ended:
+            self._pipe.write(data)
+
+    async def drain(self) -> None:
+        """Waits until stdin takes more, or the program has ended."""
+        await self._writable.wait()
+
+    def write_eof(self) -> None:
+        """Closes stdin."""
+        if not self.has_ended:
+            self._pipe.write_eof()
+
+    async def read(self, limit: int = 1 << 16) -> bytes:
+        """The next bytes of stdout, at most `limit`; empty when no more will come. One reader at a time."""
+        while not self._chunks:
+            if self._at_eof:
+                return b""
+            self._news.clear()
+            await self._news.wait()
+        chunk = self._chunks.popleft()
+        if len(chunk) > limit:
+            self._chunks.appendleft(chunk[limit:])
+            chunk = chunk[:limit]
+        self._size -= len(chunk)
+        if self._is_held_up and self._size < BACKLOG // 2:
+            self._is_held_up = False
+            self._pipe.resume_reading()
+        return chunk
+
+    def deliver(self, receive: Callable[[bytes], None], finish: Callable[[], None]) -> None:
+        """From now on hands every piece of stdout to `receive` as it comes, in place of `read`.
+
+        `finish` is called once, when no more will come and the end is known. Neither may raise or block. This
+        saves a task switch for each piece.
+        """
+        self._receive, self._finish = receive, finish
+        waiting, self._size = b"".join(self._chunks), 0
+        self._chunks.clear()
+        if waiting:
+            receive(waiting)
+        if self._is_held_up:
+            self._is_held_up = False
+            self._pipe.resume_reading()
+        if self.has_ended:
+            finish()
+
+    async def wait(self) -> None:
+        """Waits until the program has ended and its output is complete."""
+        await self._end.wait()
+
+    def kill(self) -> None:
+        """Ends the program by force."""
+        if not self.has_ended:
+            self._pipe.kill()
+
+    async def close(self, grace: float = 2.0) -> None:
+        """Closes stdin, waits `grace` seconds for the program to end by itself, then ends it by force."""
+        self.write_eof()
+        # What still comes would hold up a program that is about to end.
+        self._receive = self._receive or _ignore
+        if self._is_held_up:
+            self._is_held_up = False
+            self._pipe.resume_reading()
+        try:
+            async with asyncio.timeout(grace):
+                await self._end.wait()
+        except TimeoutError:
+            self.kill()
+            self._pipe.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS / 2):
+                    await self._end.wait()
+        finally:
+            self._pipe.close()
+
+    # ---- for the transport
+
+    def got_output(self, data: bytes) -> None:
+        if self._receive is not None:
+            self._receive(data)
+            return
+        self._chunks.append(data)
+        self._size += len(data)
+        self._news.set()
+        if self._size > BACKLOG and not self._is_held_up:
+            self._is_held_up = True
+            self._pipe.pause_reading()
+
+    def got_stderr(self, data: bytes) -> None:
+        self._stderr += data[-STDERR_KEPT:]
+        del self._stderr[:-STDERR_KEPT]
+
+    def got_eof(self) -> None:
+        """stdout is closed; the program may still run."""
+        self._at_eof = True
+        self._news.set()
+
+    def got_exit(self, status: int | None, signal: str = "") -> None:
+        self.exit_status, self.exit_signal = status, signal
+        if not self.has_ended and self._last_words is None:
+            self._last_words = self._loop.call_later(LAST_WORDS, self.lost)
+
+    def got_writable(self, is_writable: bool) -> None:
+        if is_writable:
+            self._writable.set()
+        else:
+            self._writable.clear()
+
+    def lost(self, failure: LinkError | None = None) -> None:
+        """The channel is gone: nothing more will come."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        self.failure = failure
+        if self._last_words is not None:
+            self._last_words.cancel()
+        self._writable.set()
+        self.got_eof()
+        self._end.set()
+        if self._finish is not None:
+            self._finish()
+
+
+def _ignore(_: bytes) -> None:
+    pass

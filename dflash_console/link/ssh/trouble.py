@@ -1,0 +1,146 @@
+"""What went wrong with SSH, in words for operators: exceptions become the LinkError tree.
+
+Told apart by the exception's type, its number, and how far the login had come; never by its text.
+"""
+
+from __future__ import annotations
+
+import asyncssh
+
+from dflash_console.errors import HostKeyUnknown, LinkError, Refused, Unreachable
+from dflash_console.link.clean import clean
+from dflash_console.link.hostkeys import Verdict, refusal
+from dflash_console.link.route import Route
+from dflash_console.link.ssh.login import Login
+
+__all__ = ["channel_trouble", "login_trouble", "loss", "needs_plain_key", "tunnel_trouble"]
+
+REASON_LIMIT = 200
+
+
+async def login_trouble(error: Exception, login: Login, route: Route, who: str, limit: float) -> LinkError:
+    """The error for a login that failed. `who` names the host in the text."""
+    if isinstance(error, LinkError):
+        return error
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        return _host_key_trouble(error, login, route, who)
+    if isinstance(error, asyncssh.KeyExchangeFailed):
+        return Refused(
+            f"{who} and the console share no way to encrypt: {_reason(error)}. The algorithms of the ssh "
+            "config or of the host's sshd_config are too narrow, or too old"
+        )
+    if isinstance(error, TimeoutError):
+        return Unreachable(_time_out(login, who, limit))
+    if login.is_authenticating and isinstance(error, asyncssh.Error) and not _is_loss(error):
+        return await _denied(error, login, route, who)
+    if not login.has_server_spoken:
+        return Unreachable(
+            f"{who} took the connection to {route.place} and closed it before its SSH banner: sshd is at its "
+            "MaxStartups, penalises this address, or something else listens there"
+        )
+    step = "login" if login.is_authenticating else "key exchange"
+    return Unreachable(f"the connection to {who} broke during the {step}: {_reason(error)}")
+
+
+def needs_plain_key(error: Exception, login: Login) -> bool:
+    """Whether to try again without host certificates: as ssh, which then looks for the plain key."""
+    return (
+        isinstance(error, asyncssh.HostKeyNotVerifiable)
+        and login.saw_certificate
+        and (login.verdict is None or login.verdict.state != "revoked")
+        and any(not entry.marker for entry in login.known.all_entries)
+    )
+
+
+def tunnel_trouble(error: asyncssh.ChannelOpenError, route: Route, who: str) -> LinkError:
+    """The error for a jump host that does not pass the connection on."""
+    via = route.via.name if route.via else "the jump host"
+    if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
+        return Refused(
+            f"jump host {via} does not pass connections on ({_reason(error)}): AllowTcpForwarding or "
+            "PermitOpen in its sshd_config forbids it"
+        )
+    return Unreachable(f"{who} does not answer jump host {via} at {route.place}: {_reason(error)}")
+
+
+def channel_trouble(error: asyncssh.ChannelOpenError, who: str) -> LinkError:
+    """The error for a channel that the host does not open."""
+    return Refused(
+        f"{who} lets us in and starts no program ({_reason(error)}): MaxSessions or an option of the key in "
+        "authorized_keys forbids it"
+    )
+
+
+def loss(error: Exception | None, who: str) -> LinkError | None:
+    """The error for a connection that was lost; None if it was closed in an orderly way."""
+    return None if error is None else Unreachable(f"the connection to {who} was lost: {_reason(error)}")
+
+
+def _host_key_trouble(
+    error: asyncssh.HostKeyNotVerifiable, login: Login, route: Route, who: str
+) -> LinkError:
+    verdict = login.verdict
+    if verdict is None:
+        # asyncssh asks about every key but those it was told to be revoked.
+        entry = next((entry for entry in login.known.all_entries if entry.marker == "@revoked"), None)
+        verdict = Verdict("revoked", entry.key if entry else b"", entry)
+    if verdict.state == "known":
+        return HostKeyUnknown(
+            f"the host certificate of {who} is signed by an authority that you trust, and is not valid for "
+            f"{login.known.name}: {_reason(error)}. The host's administrator has to sign its key anew"
+        )
+    return refusal(verdict, login.known, route, who)
+
+
+async def _denied(error: Exception, login: Login, route: Route, who: str) -> LinkError:
+    parts = [f"{who} does not let {route.user} in"]
+    tried = [identity.label for identity in login.offered]
+    if tried:
+        parts.append(f"tried {len(tried)} key{'s' if len(tried) > 1 else ''}: {', '.join(tried[:8])}")
+    elif isinstance(error, asyncssh.PermissionDenied):
+        parts.append(_without_keys(route))
+    locked = await login.locked_keys()
+    if locked:
+        parts.append(
+            f"it would take {', '.join(locked)}, which needs a passphrase: put it in the agent with "
+            f"`ssh-add {locked[0]}`"
+        )
+    if not isinstance(error, asyncssh.PermissionDenied):
+        # The server itself broke off: MaxAuthTries counts every key that is offered.
+        parts.append(f"the host broke off ({_reason(error)})")
+        if len(tried) > 1:
+            parts.append("too many keys in the agent? IdentitiesOnly yes with one IdentityFile helps")
+    parts += login.notes
+    if login.banner:
+        parts.append(f"the host says {login.banner!r}")
+    parts.append(f"try `{route.command}`")
+    return Refused("; ".join(parts))
+
+
+def _without_keys(route: Route) -> str:
+    if not route.pubkey_auth:
+        return "PubkeyAuthentication is off in the ssh config"
+    if not route.agent and not route.identity_files:
+        return "there is no key to try: no ssh-agent (SSH_AUTH_SOCK) and no IdentityFile"
+    return "no key was tried: the host does not take keys (PubkeyAuthentication), or the agent is empty"
+
+
+def _time_out(login: Login, who: str, limit: float) -> str:
+    if not login.has_server_spoken:
+        return (
+            f"{who} took the connection and sent no SSH banner in {limit:.0f} s: the host is frozen or "
+            "overloaded, or something else listens there"
+        )
+    step = "login" if login.is_authenticating else "key exchange"
+    return (
+        f"{who} answered and did not finish the {step} in {limit:.0f} s: the host or the network is very slow"
+    )
+
+
+def _is_loss(error: Exception) -> bool:
+    return isinstance(error, OSError | asyncssh.ConnectionLost)
+
+
+def _reason(error: Exception) -> str:
+    text = error.reason if isinstance(error, asyncssh.Error) else str(error)
+    return clean(text or type(error).__name__, REASON_LIMIT)

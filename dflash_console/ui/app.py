@@ -1,0 +1,298 @@
+"""The Textual app: holds the scene, the selection and the theme, and paints all of it on one tick."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from rich.text import Text
+from textual.app import App
+from textual.screen import Screen
+
+from dflash_console.errors import ConsoleError
+from dflash_console.ui.actions import bindings
+from dflash_console.ui.drawing.line import safe
+from dflash_console.ui.fleet_screen import FleetScreen
+from dflash_console.ui.host_screen import HostScreen
+from dflash_console.ui.panel import Panel
+from dflash_console.ui.scene import Moment, Scene, SceneMaker, now
+from dflash_console.ui.screen import ConsoleScreen
+from dflash_console.ui.terminal import (
+    ConsoleDriver,
+    handle_signals,
+    is_gone,
+    release_signals,
+    terminal_of_stdin,
+)
+from dflash_console.ui.themes import DEFAULT, FEW_COLOURS, Look, Themes
+
+if TYPE_CHECKING:
+    from textual.binding import BindingType
+    from textual.command import Provider
+    from textual.timer import Timer
+
+    from dflash_console.fleet import HostView
+
+__all__ = ["ConsoleApp", "FleetSource"]
+
+_EARLY_TICK = 0.2
+_EARLY_SECONDS = 10.0
+_FRAMES_TOLD = 8
+
+
+class FleetSource(Protocol):
+    """What the screen needs of the fleet."""
+
+    def views(self) -> Sequence[HostView]: ...
+    def retry(self, name: str) -> None: ...
+    def refresh(self, name: str) -> None: ...
+
+
+def _commands() -> type[Provider]:
+    from dflash_console.ui.commands import Commands
+
+    return Commands
+
+
+class ConsoleApp(App[None]):
+    """The console's screens over a fleet. It awaits no host: a tick takes the newest views and draws them."""
+
+    TITLE = "dflash-console"
+    CSS_PATH = "app.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere")
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
+    AUTO_FOCUS = ""
+
+    def __init__(
+        self,
+        fleet: FleetSource,
+        themes: Themes,
+        *,
+        interval: float = 1.0,
+        theme: str | None = None,
+        is_read_only: bool = False,
+        remember_theme: Callable[[str], None] | None = None,
+        clock: Callable[[float], Moment] = now,
+    ) -> None:
+        """`theme` None takes the one that suits the terminal; `clock` gives the moment."""
+        self._looks = themes.looks
+        self._failures = themes.failures
+        self.look: Look = self._looks[DEFAULT]
+        super().__init__(driver_class=ConsoleDriver)
+        self._fleet = fleet
+        self._clock = clock
+        self._remember = remember_theme
+        self._paused_at: float | None = None
+        self._scenes = SceneMaker()
+        self._terminal: int | None = None
+        self._early: Timer | None = None
+        self._early_until = 0.0
+        self.interval = interval
+        self.is_read_only = is_read_only
+        self.fault = ""
+        """Why the last tick could not be painted; empty while all is well."""
+        self.scene: Scene = self._scenes.take(fleet.views(), self.now())
+        self.selected = self.scene.hosts[0].name if self.scene.hosts else ""
+        self.first_frame: Callable[[], None] | None = None
+        """Called once, after the first frame is on the screen."""
+        for look in self._looks.values():
+            self.register_theme(look.textual)
+        self._start_theme(theme)
+
+    # ---- life
+
+    def get_default_screen(self) -> Screen[None]:
+        """The fleet."""
+        return FleetScreen([host.name for host in self.scene.hosts])
+
+    def on_mount(self) -> None:
+        """Starts the tick, and takes over the signals that end the console."""
+        handle_signals(self.leave)
+        if not self.is_headless:
+            self._terminal = terminal_of_stdin()
+        self.set_interval(self.interval, self.tick)
+        self._early_until = self.now().mono + _EARLY_SECONDS
+        self._early = self.set_interval(_EARLY_TICK, self._early_tick)
+        self.call_after_refresh(self._on_first_frame)
+
+    def on_unmount(self) -> None:
+        """Gives the signals back."""
+        with contextlib.suppress(RuntimeError):
+            release_signals()
+
+    def _on_first_frame(self) -> None:
+        self.paint()
+        if self._failures:
+            more = f" (and {len(self._failures) - 1} more)" if len(self._failures) > 1 else ""
+            self.notify(
+                f"{self._failures[0]}{more}", title="theme not loaded", severity="warning", markup=False
+            )
+        if self.first_frame is not None:
+            self.call_after_refresh(self.first_frame)
+
+    def leave(self, code: int) -> None:
+        """Ends the console with an exit code, the terminal left as it was."""
+        self.exit(return_code=code)
+
+    # ---- the tick
+
+    def now(self) -> Moment:
+        """This moment."""
+        return self._clock(self.interval)
+
+    def tick(self) -> None:
+        """Takes the newest views, unless paused, and paints; what goes wrong is shown and ends nothing."""
+        if self._terminal is not None and is_gone(self._terminal):
+            self.leave(129)
+            return
+        try:
+            if self._paused_at is None:
+                self.scene = self._scenes.take(self._fleet.views(), self.now())
+            self.fault = ""
+        except Exception as error:  # noqa: BLE001  the top of the tick's loop: shown in the header
+            self.fault = f"{type(error).__name__}: {error}"
+        self.paint()
+
+    def _early_tick(self) -> None:
+        """Paints hosts soon after they first answer, as long as that is to be expected."""
+        views = self._fleet.views()
+        if any(view is not host.view for view, host in zip(views, self.scene.hosts, strict=True)):
+            self.tick()
+        is_waiting = any(view.link.state == "connecting" for view in views)
+        if self._early is not None and not (is_waiting and self.now().mono < self._early_until):
+            self._early.stop()
+
+    def paint(self) -> None:
+        """Draws the screen in front; a fault in drawing is shown in the header."""
+        screen = next(
+            (screen for screen in reversed(self.screen_stack) if isinstance(screen, ConsoleScreen)), None
+        )
+        if screen is None or not screen.is_mounted:
+            return
+        try:
+            screen.paint()
+        except Exception as error:  # noqa: BLE001  the top of the tick's loop: shown in the header
+            self.fault = f"{type(error).__name__}: {error}"
+            screen.paint_frame()
+
+    def paused_for(self) -> float | None:
+        """Seconds since the screen was frozen; None while it is live."""
+        return None if self._paused_at is None else self.now().mono - self._paused_at
+
+    # ---- actions
+
+    def action_pause(self) -> None:
+        """Freezes the screen, or lets it go on."""
+        self._paused_at = self.now().mono if self._paused_at is None else None
+        self.tick()
+
+    def action_refresh_host(self) -> None:
+        """Has the selected host read everything anew, or tries it now."""
+        host = self.scene.host(self.selected)
+        if host is None:
+            return
+        if host.view.link.state == "up":
+            self._fleet.refresh(host.name)
+            self.notify(f"{host.name}: reading everything anew", timeout=2, markup=False)
+        else:
+            self._fleet.retry(host.name)
+            self.notify(f"{host.name}: trying now", timeout=2, markup=False)
+
+    def action_help(self) -> None:
+        """Shows the keys."""
+        from dflash_console.ui.help import HelpScreen
+
+        screen = self.screen
+        if isinstance(screen, ConsoleScreen):
+            self.push_screen(HelpScreen(screen.place))
+
+    def run_on(self, screen: ConsoleScreen, action: str) -> Awaitable[bool]:
+        """Runs an action of the registry as if its key had been pressed on a screen."""
+        return self.run_action(action, default_namespace=screen)
+
+    def open_host(self, name: str) -> None:
+        """Shows all that is known of a host."""
+        if self.scene.host(name) is None:
+            return
+        self.selected = name
+        if isinstance(self.screen, HostScreen):
+            self.paint()
+        elif isinstance(self.screen, FleetScreen):
+            self.push_screen(HostScreen())
+
+    def close_host(self) -> None:
+        """Back to the fleet."""
+        if isinstance(self.screen, HostScreen):
+            self.pop_screen()
+
+    # ---- themes
+
+    @property
+    def theme_names(self) -> list[str]:
+        """All themes, in the order in which `t` goes through them."""
+        return list(self._looks)
+
+    def action_next_theme(self) -> None:
+        """Takes the next theme and remembers it."""
+        names = self.theme_names
+        self.use_theme(names[(names.index(self.look.name) + 1) % len(names)])
+
+    def use_theme(self, name: str) -> None:
+        """Takes a theme and remembers it."""
+        self._wear(name)
+        self.notify(f"theme {name}", timeout=1.5, markup=False)
+        if self._remember is not None:
+            try:
+                self._remember(name)
+            except ConsoleError as error:
+                self.notify(str(error), severity="warning", markup=False)
+
+    def _start_theme(self, name: str | None) -> None:
+        if name is not None and name not in self._looks:
+            self._failures = [
+                *self._failures,
+                f"no theme is called {name!r}; there are {', '.join(self._looks)}",
+            ]
+            name = None
+        if name is None:
+            has_few = self.console.color_system in (None, "standard")
+            name = FEW_COLOURS if has_few and FEW_COLOURS in self._looks else DEFAULT
+        self._wear(name)
+
+    def _wear(self, name: str) -> None:
+        self.look = self._looks[name]
+        self.theme = name
+        for screen in self.screen_stack if self._running else ():
+            for panel in screen.query(Panel):
+                panel.restyle()
+
+    # ---- the end
+
+    def fail(self, error: Exception) -> None:
+        """Ends the console because what it shows can't be kept up."""
+        self._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        """Ends the app with a few words; Textual's own report prints local variables, secrets too."""
+        self._exit_renderables.append(Text(crash_report(self._exception)))
+        self._close_messages_no_wait()
+
+    def panic(self, *renderables: object) -> None:
+        """Ends the app with the exit code of a failure; nothing is printed that was not written for it."""
+        self._return_code = 1
+        self._exit_renderables.append(Text(crash_report(self._exception)))
+        self._close_messages_no_wait()
+
+
+def crash_report(error: BaseException | None) -> str:
+    """What to print when the console ends by a fault of its own: no values of variables."""
+    if error is None:
+        return "dflash-console stopped: it could not go on reading the terminal."
+    name = type(error).__name__
+    lines = [f"dflash-console stopped by a fault of its own: {name}: {safe(str(error))[:200]}"]
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_TOLD:]
+    lines += [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
+    lines.append("The hosts are untouched. Please report the lines above.")
+    return "\n".join(lines)

@@ -1,0 +1,263 @@
+"""The host screen: everything that is known of one host, in sections."""
+
+from __future__ import annotations
+
+from dflash_console.fleet import HostView
+from dflash_console.model import Filesystem, HostInfo, Missing, Package, PathInfo, Unit, Venv
+from dflash_console.ui.drawing.gpu_page import gpu_section
+from dflash_console.ui.drawing.line import Line, Row, fade
+from dflash_console.ui.drawing.page import Pair, heading, long_pair, pairs, value_of
+from dflash_console.ui.drawing.panel import FINDING_MARKS, host_clock, link_lines
+from dflash_console.ui.drawing.places import path_facts
+from dflash_console.ui.drawing.services import unit_facts
+from dflash_console.ui.drawing.venvs import module_mark, package_words
+from dflash_console.ui.drawing.words import (
+    LINK_MARKS,
+    LINK_WORDS,
+    REASON_WORDS,
+    age,
+    clock,
+    share,
+    size,
+    span,
+    unit_state,
+)
+from dflash_console.ui.scene import HostScene, Moment
+
+__all__ = ["draw_host_page"]
+
+_NO_LIMIT = 1000
+
+
+def draw_host_page(host: HostScene, width: int, moment: Moment) -> list[Line]:
+    """All sections about a host, `width` cells wide."""
+    view = host.view
+    lines = link_lines(view, width, moment, _NO_LIMIT)
+    for finding in host.findings:
+        if finding.code == view.link.state and finding.next_step:
+            lines += long_pair("→", finding.next_step, width, "text", indent=0, cells=2)
+    if lines:
+        lines.append(())
+    lines += _findings(host, width)
+    snapshot = view.snapshot
+    if snapshot is not None:
+        at = host_clock(view, moment)
+        body = [*gpu_section(view, snapshot.gpu, width, moment.interval, at), ()]
+        body += [heading("ENVIRONMENTS", width), *_venvs(view, width), ()]
+        body += [heading("SERVICES", width), *_units(view, width, at), ()]
+        body += [*_paths(view, width), heading("HOST", width), *_machine(snapshot.host, width), ()]
+        lines += body if view.link.state == "up" else [fade(line) for line in body]
+    lines += [heading("LINK", width), *_link(view, width, moment)]
+    if view.notes:
+        lines += [(), heading("NOTES", width, "what the agent could not read")]
+        for section, text in sorted(view.notes.items()):
+            lines += long_pair(section, text, width, "warn")
+    return lines
+
+
+def _findings(host: HostScene, width: int) -> list[Line]:
+    findings = host.beside_link
+    if not findings:
+        return []
+    lines = [heading("FINDINGS", width)]
+    for finding in findings:
+        mark, ink = FINDING_MARKS[finding.level]
+        words = f"{finding.subject}: {finding.text}"
+        lines += long_pair(mark, words, width, "bad" if ink == "alarm" else ink, cells=2, word_ink=ink)
+        if finding.next_step:
+            lines += long_pair("→", finding.next_step, width, "dim", indent=5, cells=2)
+    return [*lines, ()]
+
+
+# ---- environments
+
+
+def _venvs(view: HostView, width: int) -> list[Line]:
+    assert view.snapshot is not None
+    if "venvs" in view.unread:
+        return [Row(width).add("   reading…", "faint").line()]
+    if not view.snapshot.venvs:
+        return [Row(width).add("   none found", "dim").line()]
+    return [line for venv in view.snapshot.venvs for line in _venv(venv, width)]
+
+
+_SOURCES = {"config": "of the config", "found": "found in a usual place", "unit": "the interpreter of a unit"}
+
+
+def _venv(venv: Venv, width: int) -> list[Line]:
+    row = Row(width).add("   ").add(venv.path, "strong")
+    if isinstance(venv.python, Missing):
+        words = "not there" if venv.python.missing == "not_found" else REASON_WORDS[venv.python.missing]
+        row.item(f"✗ {words}", "warn")
+        row.item(_SOURCES[venv.source], "faint")
+        return [row.line()]
+    row.item(f"python {venv.python}")
+    row.item(_SOURCES[venv.source], "faint")
+    lines = [row.line(), *pairs([value_of("torch build", venv.torch_build)], width, indent=5)]
+    if isinstance(venv.package, Missing):
+        words = "not in this environment" if venv.package.missing == "not_found" else ""
+        lines += long_pair(
+            "package", venv.package.detail or words or REASON_WORDS[venv.package.missing], width, "dim", 5
+        )
+    else:
+        lines += _package(venv.package, width)
+    packages: list[Pair] = [(name, version, "text") for name, version in sorted(venv.packages.items())]
+    if packages:
+        lines.append(Row(width).add("     packages", "dim").line())
+        lines += pairs(packages, width, indent=7)
+    return lines
+
+
+def _package(package: Package, width: int) -> list[Line]:
+    items = [value_of(package.name, package.version), value_of("dist-info", package.dist_version)]
+    items.append(("kind", package.kind, "text" if package.kind == "regular" else "warn"))
+    lines = pairs(items, width, indent=5)
+    words = package_words(package)
+    if words:
+        row = Row(width).add("     ")
+        for text, ink in words:
+            row.add(text, ink).add("  ")
+        lines.append(row.line())
+    origin = package.origin if isinstance(package.origin, str) else REASON_WORDS[package.origin.missing]
+    lines += long_pair("origin", origin, width, "text", 5)
+    if package.editable_from:
+        lines += long_pair("installed from", package.editable_from, width, "note", 5, 16)
+    for module, place in package.modules.items():
+        mark, ink, word = module_mark(place)
+        text = f"{mark} {module}" + (f" ({word})" if word else "")
+        lines += long_pair("", text, width, ink if ink != "ok" else "text", 5, 2)
+        if isinstance(place, str):
+            lines += long_pair("", place, width, "faint", 9, 0)
+    return lines
+
+
+# ---- services, paths, the machine, the link
+
+
+def _units(view: HostView, width: int, at: float) -> list[Line]:
+    assert view.snapshot is not None
+    if "units" in view.unread:
+        return [Row(width).add("   reading…", "faint").line()]
+    if not view.snapshot.units:
+        return [Row(width).add("   none watched", "dim").line()]
+    return [line for unit in view.snapshot.units for line in _unit(unit, width, at)]
+
+
+def _unit(unit: Unit, width: int, at: float) -> list[Line]:
+    mark, ink, word = unit_state(unit)
+    row = Row(width).add("   ").add(unit.name, "strong").add("  ").add(f"{mark} {word}", ink)
+    for text, fact_ink in unit_facts(unit, at):
+        row.item(text, fact_ink)
+    lines = [row.line()]
+    if unit.description:
+        lines += long_pair("", unit.description, width, "dim", 5, 0)
+    if unit.problem:
+        lines += long_pair("problem", unit.problem, width, "bad", 5)
+    if unit.load == "not-found":
+        return lines
+    lines += long_pair("command", value_of("", unit.command)[1], width, "text", 5)
+    lines += long_pair("interpreter", value_of("", unit.interpreter)[1], width, "text", 5)
+    items: list[Pair] = [
+        ("venv", unit.venv or "none", "text" if unit.venv else "dim"),
+        value_of("port", unit.port),
+        ("enabled", unit.enabled or "not known", "text"),
+        value_of("result", unit.result),
+        value_of("restarts", unit.restarts),
+        ("main pid", str(unit.main_pid) if unit.main_pid else "none", "text"),
+        _unit_memory(unit),
+        value_of("tasks", unit.tasks),
+        ("last exit", unit.exit_status or "none", "text"),
+        ("file", unit.fragment or "none", "dim"),
+        ("invocation", unit.invocation_id or "none", "dim"),
+    ]
+    if unit.since is not None:
+        items.insert(0, ("since", f"{clock(unit.since)} UTC", "text"))
+    if unit.needs_reload:
+        items.append(("reload", "unit file edited: systemctl daemon-reload", "warn"))
+    return lines + pairs(items, width, indent=5)
+
+
+def _unit_memory(unit: Unit) -> Pair:
+    return (
+        ("memory", size(unit.memory), "text")
+        if isinstance(unit.memory, int)
+        else value_of("memory", unit.memory)
+    )
+
+
+def _paths(view: HostView, width: int) -> list[Line]:
+    assert view.snapshot is not None
+    if not view.snapshot.paths:
+        return []
+    lines = [heading("PATHS", width)]
+    for info in view.snapshot.paths:
+        lines += _path(info, width)
+    return [*lines, ()]
+
+
+def _path(info: PathInfo, width: int) -> list[Line]:
+    words, is_there = path_facts(info)
+    row = Row(width).add("   ").add(info.path, "strong")
+    row.item(f"{'✓' if is_there else '✗'} {words}", "text" if is_there else "bad")
+    items: list[Pair] = []
+    if is_there and info.kind == "folder":
+        items.append(value_of("entries", info.entries))
+    if isinstance(info.filesystem, Filesystem):
+        disk = info.filesystem
+        items += [
+            ("on", f"{disk.mount} ({disk.kind})", "text"),
+            ("free", f"{size(disk.free)} of {size(disk.total)}", "text"),
+        ]
+    else:
+        items.append(value_of("filesystem", info.filesystem))
+    return [row.line(), *pairs(items, width, indent=5)]
+
+
+def _machine(host: HostInfo, width: int) -> list[Line]:
+    items: list[Pair] = [
+        ("hostname", host.hostname, "text"),
+        ("user", host.user or "not known", "text"),
+        ("up", span(host.uptime), "text"),
+        ("load", " ".join(f"{value:.1f}" for value in host.load), "text"),
+        ("CPUs", str(host.cpus), "text"),
+        ("memory", share(host.memory_total - host.memory_available, host.memory_total), "text"),
+    ]
+    for name, disk in (("/", host.root), ("/dev/shm", host.shm)):
+        if isinstance(disk, Filesystem):
+            items.append((name, f"{size(disk.free)} free of {size(disk.total)}", "text"))
+        else:
+            items.append(value_of(name, disk))
+    items += [
+        ("system", host.system or "not known", "text"),
+        ("kernel", host.kernel or "not known", "text"),
+        ("agent's python", host.python or "not known", "text"),
+        ("boot id", host.boot_id, "dim"),
+    ]
+    return pairs(items, width)
+
+
+def _link(view: HostView, width: int, moment: Moment) -> list[Line]:
+    link, config = view.link, view.config
+    mark, ink = LINK_MARKS[link.state]
+    items: list[Pair] = [("state", f"{mark} {LINK_WORDS[link.state]}", ink)]
+    if link.since:
+        items.append(("for", span(moment.wall - link.since), "text"))
+    items.append(("address", "this machine" if config.local else config.address, "text"))
+    if config.jump:
+        items.append(("jump", config.jump, "text"))
+    if isinstance(link.latency_ms, Missing):
+        items.append(value_of("latency", link.latency_ms))
+    else:
+        items.append(("latency", f"{link.latency_ms:.1f} ms", "text"))
+    if view.heard is not None:
+        items.append(("heard", age(moment.mono - view.heard, moment.interval), "text"))
+    if link.next_try is not None:
+        items.append(("next try in", span(link.next_try - moment.wall + 0.5), "text"))
+    if view.failures:
+        items.append(("failed tries", str(view.failures), "warn"))
+    if view.rebooted_at is not None:
+        items.append(("rebooted", f"{clock(view.rebooted_at)} UTC", "warn"))
+    lines = pairs(items, width)
+    if link.detail and link.state == "up":
+        lines += long_pair("detail", link.detail, width, "dim")
+    return lines

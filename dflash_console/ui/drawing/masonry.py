@@ -1,0 +1,92 @@
+"""Where panels go: columns of equal width, each filled from the top, and which panel lies next to which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+__all__ = ["Box", "Direction", "assign", "boxes", "column_count", "neighbour"]
+
+Direction: TypeAlias = Literal["left", "right", "up", "down", "first", "last"]
+
+_TWO_COLUMNS = 104
+_NARROWEST = 62
+"""Cells of a panel where there are three columns and more."""
+_TOLERANCE = 1.25
+
+
+class Box(NamedTuple):
+    """A panel's place in cells."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+def column_count(width: int, panels: int) -> int:
+    """How many columns fit into `width`; never more than there are panels."""
+    if width < _TWO_COLUMNS:
+        return 1
+    return max(1, min(panels, max(2, width // _NARROWEST)))
+
+
+def assign(heights: Sequence[int], count: int, before: Sequence[int], room: int) -> tuple[int, ...]:
+    """The column of each panel: the shortest one, in order.
+
+    What was assigned `before` stays as long as it wastes little or all of it is on the screen, so that panels
+    do not jump about while they grow.
+    """
+    ends = [0] * count
+    best = []
+    for height in heights:
+        column = ends.index(min(ends))
+        best.append(column)
+        ends[column] += height
+    if len(before) != len(heights) or any(column >= count for column in before):
+        return tuple(best)
+    ends_before = [0] * count
+    for column, height in zip(before, heights, strict=True):
+        ends_before[column] += height
+    return tuple(before) if max(ends_before) <= max(room, max(ends) * _TOLERANCE) else tuple(best)
+
+
+def boxes(heights: Sequence[int], assigned: Sequence[int], count: int, width: int) -> list[Box]:
+    """The place of each panel."""
+    cells = width // count
+    ends = [0] * count
+    placed = []
+    for height, column in zip(heights, assigned, strict=True):
+        placed.append(Box(column * cells, ends[column], cells, height))
+        ends[column] += height
+    return placed
+
+
+def neighbour(placed: Sequence[Box], selected: int, direction: Direction) -> int:
+    """The panel that lies next in a direction; `selected` itself where there is none."""
+    if not placed:
+        return selected
+    if direction in ("first", "last"):
+        return 0 if direction == "first" else len(placed) - 1
+    here = placed[selected]
+    candidates = [number for number, box in enumerate(placed) if _lies(here, box, direction)]
+    if not candidates:
+        return selected
+    return min(candidates, key=lambda number: _distance(here, placed[number], direction))
+
+
+def _lies(here: Box, box: Box, direction: Direction) -> bool:
+    if direction == "left":
+        return box.x < here.x
+    if direction == "right":
+        return box.x > here.x
+    is_same_column = box.x == here.x
+    return is_same_column and (box.y < here.y if direction == "up" else box.y > here.y)
+
+
+def _distance(here: Box, box: Box, direction: Direction) -> tuple[int, int]:
+    """Nearest column or row first; between columns, the panel that stands beside the top of this one."""
+    if direction in ("up", "down"):
+        return abs(box.y - here.y), 0
+    gap = max(box.y - here.y, here.y - (box.y + box.height - 1), 0)
+    return abs(box.x - here.x), gap

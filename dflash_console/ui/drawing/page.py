@@ -1,0 +1,65 @@
+"""Building stones of the host screen: headings, and pairs of a dim word and its value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dflash_console.model import Missing
+from dflash_console.ui.drawing.line import Ink, Line, Row, columns, cut, safe, wrap
+from dflash_console.ui.drawing.words import missing_text
+
+__all__ = ["Pair", "heading", "long_pair", "pairs", "value_of"]
+
+Pair = tuple[str, str, Ink]
+"""A word, its value, and the value's ink."""
+
+
+_GRID = 24
+
+
+def heading(title: str, width: int, note: str = "") -> Line:
+    """The first line of a section."""
+    row = Row(width).add(title, "label").add(f"  {note}" if note else "", "dim")
+    return row.add("  ").add("─" * max(0, row.room - 2), "edge_faint").line()
+
+
+def value_of(word: str, value: object, unit: str = "", ink: Ink = "text") -> Pair:
+    """A pair for a cell that may hold a reason: the reason is told in words."""
+    if isinstance(value, Missing):
+        return word, missing_text(value), "dim" if value.missing == "unsupported" else "warn"
+    if isinstance(value, bool):
+        return word, "yes" if value else "no", ink
+    return word, f"{value}{unit}", ink
+
+
+def pairs(items: Iterable[Pair], width: int, indent: int = 3) -> list[Line]:
+    """The pairs one behind the other, in columns that start at multiples of the grid."""
+    rows = [Row(width).add(" " * indent)]
+    for word, value, ink in items:
+        value = cut(safe(value), width - indent)
+        cells = columns(word) + 1 + columns(value)
+        row = rows[-1]
+        start = row.used if row.used == indent else indent + -(-(row.used + 2 - indent) // _GRID) * _GRID
+        if row.used > indent and start + cells > width:
+            row, start = Row(width).add(" " * indent), indent
+            rows.append(row)
+        row.to(start).add(f"{word} ", "dim").add(value, ink)
+    return [row.line() for row in rows if row.used > indent]
+
+
+def long_pair(
+    word: str,
+    value: str,
+    width: int,
+    ink: Ink = "text",
+    indent: int = 3,
+    cells: int = 12,
+    word_ink: Ink = "dim",
+) -> list[Line]:
+    """A word and a value of any length, wrapped beside it."""
+    parts = wrap(value, max(10, width - indent - cells))
+    lines = []
+    for number, part in enumerate(parts):
+        row = Row(width).add(" " * indent).field(word if number == 0 else "", cells, word_ink)
+        lines.append(row.add(part, ink).line())
+    return lines

@@ -1,0 +1,230 @@
+"""A host's panel: its border with titles, and inside what DESIGN section 7 asks for, in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dflash_console.fleet import HostView
+from dflash_console.model import Level, Missing
+from dflash_console.ui.drawing.gpus import gpu_block
+from dflash_console.ui.drawing.line import (
+    Ink,
+    Line,
+    Piece,
+    Row,
+    columns,
+    cut,
+    cut_middle,
+    fade,
+    flow,
+    safe,
+    wrap,
+)
+from dflash_console.ui.drawing.places import host_line, path_block
+from dflash_console.ui.drawing.services import unit_block
+from dflash_console.ui.drawing.venvs import venv_block
+from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, age, plural, span
+from dflash_console.ui.scene import HostScene, Moment, Standing
+
+__all__ = ["FINDING_MARKS", "draw_fault", "draw_panel", "host_clock", "link_lines", "state_words"]
+
+FINDING_MARKS: dict[Level, tuple[str, Ink]] = {
+    "critical": ("✗", "alarm"),
+    "warning": ("▲", "warn"),
+    "note": ("·", "note"),
+}
+
+_MOST_FINDINGS = 3
+_MOST_DETAIL_LINES = 3
+_SUBJECT_CELLS = 24
+_EDGES: dict[Standing, Ink] = {
+    "ok": "edge",
+    "note": "edge",
+    "warning": "edge_warn",
+    "critical": "edge_bad",
+    "waiting": "edge_faint",
+    "stale": "edge_faint",
+    "down": "edge_bad",
+}
+
+
+class _Shape(NamedTuple):
+    """The characters of a border."""
+
+    top_left: str
+    flat: str
+    top_right: str
+    side: str
+    low_left: str
+    low_right: str
+
+
+_LIGHT = _Shape(*"╭─╮│╰╯")
+_HEAVY = _Shape(*"┏━┓┃┗┛")
+
+
+def host_clock(view: HostView, moment: Moment) -> float:
+    """The host's clock at this moment, from its last sample."""
+    at = view.snapshot.at if view.snapshot is not None else moment.wall
+    return at if view.heard is None else at + max(0.0, moment.mono - view.heard)
+
+
+def draw_panel(host: HostScene, width: int, moment: Moment, *, is_selected: bool, room: int) -> list[Line]:
+    """The panel of a host, `width` cells wide with its border.
+
+    When it would be higher than `room` lines, neighbouring idle GPUs share a line; a sick GPU never does.
+    """
+    inner = width - 4
+    lines = _inside(host, inner, moment, fold=False)
+    if len(lines) + 2 > room:
+        lines = _inside(host, inner, moment, fold=True)
+    return _framed(lines, host, width, moment, is_selected)
+
+
+def draw_fault(name: str, error: Exception, width: int) -> list[Line]:
+    """What stands in place of a panel that could not be drawn."""
+    inner = width - 4
+    text = f"this panel could not be drawn: {type(error).__name__}: {error}"
+    lines = [Row(inner).add("✗ ", "bad").add(part, "bad").line() for part in wrap(text, inner - 2)[:3]]
+    lines.append(Row(inner).add("  the host is watched on; please report this", "dim").line())
+    title = Row(inner).add(name, "title").line()
+    return _frame(lines, width, title, (), (), "edge_bad", _LIGHT)
+
+
+def _inside(host: HostScene, width: int, moment: Moment, fold: bool) -> list[Line]:
+    view = host.view
+    at = host_clock(view, moment)
+    body = gpu_block(view, width, moment.interval, fold)
+    body += venv_block(view, width)
+    body += unit_block(view, width, at)
+    body += path_block(view, width)
+    body += host_line(view, width, at)
+    if view.link.state != "up":
+        body = [fade(line) for line in body]
+    return link_lines(view, width, moment, _MOST_DETAIL_LINES) + _finding_lines(host, width) + body
+
+
+def link_lines(view: HostView, width: int, moment: Moment, most: int) -> list[Line]:
+    """What is to be said while a host is not up: state, age of the picture, next try, the link's words."""
+    link = view.link
+    if link.state == "up":
+        return []
+    mark, ink = LINK_MARKS[link.state]
+    row = Row(width).add(f"{mark} ", ink)
+    heard = span(moment.mono - view.heard) if view.heard is not None else ""
+    facts: list[Piece] = []
+    if link.state == "stale" and heard:
+        row.add(f"no answer for {heard}", ink)
+    else:
+        row.add(LINK_WORDS[link.state], ink)
+        facts.append((f"· last heard {heard} ago" if heard else "", "dim"))
+    if view.snapshot is not None:
+        facts.append(("· last good picture below", "dim"))
+    if link.next_try is not None:
+        facts.append((f"· next try in {span(link.next_try - moment.wall + 0.5)}", "dim"))
+    lines = [row.line() for row in flow(row, facts, 2, gap=1)]
+    detail = wrap(link.detail, width - 2) if link.detail else []
+    if len(detail) > most:
+        detail = [*detail[:most]]
+        detail[-1] = cut(detail[-1], width - 17) + " … enter: all"
+    lines += [Row(width).add("  ").add(text, "dim").line() for text in detail]
+    return lines
+
+
+def _finding_lines(host: HostScene, width: int) -> list[Line]:
+    """The worst findings, without what the blocks below say anyway, and how many more there are."""
+    findings = [finding for finding in host.beside_link if finding.code != "gpu_shared"]
+    lines = []
+    for finding in findings[:_MOST_FINDINGS]:
+        mark, ink = FINDING_MARKS[finding.level]
+        row = Row(width).add(f"{mark} ", ink).add(cut_middle(finding.subject, _SUBJECT_CELLS), "strong")
+        row.add("  ").add(finding.text, "bad" if ink == "alarm" else ink)
+        if finding.next_step:
+            row.right(("→ ", "faint"), (finding.next_step, "dim"))
+        lines.append(row.line())
+    more = len(findings) - _MOST_FINDINGS
+    if more > 0:
+        lines.append(Row(width).add(f"  +{more} more", "dim").line())
+    return lines
+
+
+# ---- the border
+
+
+def _framed(lines: list[Line], host: HostScene, width: int, moment: Moment, is_selected: bool) -> list[Line]:
+    view = host.view
+    title = Row(width // 2).add("▸ " if is_selected else "", "title_on")
+    title.add(view.config.name, "title_on" if is_selected else "title")
+    hostname = view.snapshot.host.hostname if view.snapshot is not None else ""
+    if hostname and hostname != view.config.name:
+        title.add(f" · {hostname}", "dim")
+    edge = _EDGES[host.standing]
+    if is_selected and edge == "edge":
+        edge = "edge_on"
+    foot = Row(width - 6).add(_foot(view, moment), "dim").line()
+    return _frame(
+        lines, width, title.line(), state_words(host), foot, edge, _HEAVY if is_selected else _LIGHT
+    )
+
+
+def state_words(host: HostScene) -> Line:
+    """A host's standing as a mark and a word."""
+    state = host.view.link.state
+    if state != "up":
+        mark, ink = LINK_MARKS[state]
+        return ((f"{mark} {LINK_WORDS[state]}", ink),)
+    level = host.level
+    if level is None or level == "note":
+        return (("● ok", "ok"),)
+    count = sum(finding.level == level for finding in host.findings)
+    mark, ink = FINDING_MARKS[level]
+    words = f"{count} critical" if level == "critical" else plural(count, level)
+    return ((f"{mark} {words}", ink),)
+
+
+def _foot(view: HostView, moment: Moment) -> str:
+    parts: list[str] = [view.config.role]
+    if view.config.production:
+        parts.append("production")
+    latency = view.link.latency_ms
+    if view.link.state == "up" and not isinstance(latency, Missing):
+        parts.append(f"{latency:.1f} ms" if latency < 10 else f"{latency:.0f} ms")
+    if view.heard is not None:
+        parts.append(age(moment.mono - view.heard, moment.interval))
+    return " · ".join(parts)
+
+
+def _frame(
+    lines: Sequence[Line], width: int, title: Line, corner: Line, foot: Line, edge: Ink, shape: _Shape
+) -> list[Line]:
+    """`lines` in a border with a title at the upper left, words at the upper right and the lower right."""
+    return [
+        _edge_line(shape.top_left, title, shape.flat, corner, shape.top_right, width, edge),
+        *(_side_line(line, width, shape.side, edge) for line in lines),
+        _edge_line(shape.low_left, (), shape.flat, foot, shape.low_right, width, edge),
+    ]
+
+
+def _edge_line(left: str, start: Line, flat: str, end: Line, right: str, width: int, edge: Ink) -> Line:
+    start_cells = _cells(start) + 2 if start else 0
+    end_cells = _cells(end) + 2 if end else 0
+    if start_cells + end_cells > width - 5:
+        end, end_cells = (), 0
+    middle = flat * (width - 4 - start_cells - end_cells)
+    pieces: list[tuple[str, Ink]] = [(left + flat, edge)]
+    if start:
+        pieces += [(" ", edge), *start, (" ", edge)]
+    pieces.append((middle, edge))
+    if end:
+        pieces += [(" ", edge), *end, (" ", edge)]
+    pieces.append((flat + right, edge))
+    return tuple(pieces)
+
+
+def _side_line(line: Line, width: int, side: str, edge: Ink) -> Line:
+    return ((f"{side} ", edge), *line, (" " * (width - 4 - _cells(line)), "text"), (f" {side}", edge))
+
+
+def _cells(line: Line) -> int:
+    return sum(columns(safe(text)) for text, _ in line)

@@ -1,0 +1,131 @@
+"""The ENV block: every virtual environment with its package, where that comes from, and its modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dflash_console.fleet import HostView
+from dflash_console.model import Missing, Origin, Package, Venv
+from dflash_console.ui.drawing.line import Ink, Line, Piece, Row, columns, cut_left, cut_middle, flow
+from dflash_console.ui.drawing.words import REASON_WORDS
+
+__all__ = ["module_mark", "module_names", "package_words", "venv_block"]
+
+_INDENT = "     "
+_ORIGIN_CELLS = 28
+"""An origin that would get fewer cells beside the package goes on a line of its own."""
+
+
+def venv_block(view: HostView, width: int) -> list[Line]:
+    """The lines about a host's virtual environments."""
+    if view.snapshot is None:
+        return []
+    if "venvs" in view.unread:
+        return [Row(width).add("ENV  ", "label").add("reading…", "faint").line()]
+    if not view.snapshot.venvs:
+        return [Row(width).add("ENV  ", "label").add("none found", "dim").line()]
+    return [line for venv in view.snapshot.venvs for line in _venv_lines(venv, width)]
+
+
+def _venv_lines(venv: Venv, width: int) -> list[Line]:
+    row = Row(width).add("ENV  ", "label")
+    if isinstance(venv.python, Missing):
+        words = "not there" if venv.python.missing == "not_found" else REASON_WORDS[venv.python.missing]
+        row.add(cut_middle(venv.path, max(12, row.room - columns(words) - 4)), "dim").item(
+            f"✗ {words}", "warn"
+        )
+        return [row.line()]
+    facts: list[Piece] = [(f"py {venv.python}", "dim"), _torch(venv)]
+    package = venv.package
+    if isinstance(package, Missing):
+        words = "no package" if package.missing == "not_found" else REASON_WORDS[package.missing]
+        facts.append((package.detail or words, "dim" if package.missing == "not_found" else "warn"))
+    tail = sum(columns(text) + 2 for text, _ in facts)
+    row.add(cut_middle(venv.path, max(20, row.room - tail)), "strong")
+    lines = [row.line() for row in flow(row, facts, 5)]
+    if isinstance(package, Missing):
+        return lines
+    return [*lines, *_package_lines(package, width), *_modules_lines(package, width)]
+
+
+def _torch(venv: Venv) -> Piece:
+    if isinstance(venv.torch_build, str):
+        return f"torch {venv.torch_build}", "dim"
+    if "torch" in venv.packages:
+        return f"torch {venv.packages['torch']}", "dim"
+    if venv.torch_build.missing == "not_found":
+        return "no torch", "faint"
+    return f"torch {REASON_WORDS[venv.torch_build.missing]}", "warn"
+
+
+def package_words(package: Package) -> list[Piece]:
+    """What is out of the ordinary with a package, most serious first."""
+    words: list[Piece] = []
+    if package.nested:
+        words.append(("nested copy", "bad"))
+    if package.kind == "namespace":
+        words.append(("namespace, no __init__.py", "bad"))
+    version, dist = package.version, package.dist_version
+    if isinstance(dist, str) and isinstance(version, str) and version != dist:
+        words.append((f"dist-info says {dist}", "warn"))
+    if isinstance(dist, Missing):
+        words.append(("no dist-info", "dim"))
+    if package.kind == "editable":
+        words.append(("editable", "note"))
+    if package.outside:
+        words.append(("outside the venv", "warn"))
+    return words
+
+
+def _package_lines(package: Package, width: int) -> list[Line]:
+    row = Row(width).add(_INDENT)
+    if isinstance(package.version, str):
+        row.add(f"{package.name} {package.version}", "text")
+    else:
+        row.add(package.name).add(f" version {REASON_WORDS[package.version.missing]}", "warn")
+    rows = flow(row, package_words(package), 5)
+    origin = package.origin if isinstance(package.origin, str) else ""
+    if package.editable_from and package.kind == "editable":
+        origin = package.editable_from
+    if origin:
+        room = rows[-1].room - 2
+        if columns(origin) > room and room < _ORIGIN_CELLS:
+            rows.append(Row(width).add(_INDENT))
+            rows[-1].add(cut_left(origin, rows[-1].room), "faint")
+        else:
+            rows[-1].add("  ").add(cut_left(origin, room), "faint")
+    return [row.line() for row in rows]
+
+
+def module_names(modules: Sequence[str]) -> dict[str, str]:
+    """Short names of modules: the last part, without `dflash_` where all of them begin so."""
+    last = {module: module.rsplit(".", 1)[-1] for module in modules}
+    if last and all(name.startswith("dflash_") for name in last.values()):
+        return {module: name.removeprefix("dflash_") for module, name in last.items()}
+    return last
+
+
+def module_mark(origin: Origin) -> tuple[str, Ink, str]:
+    """Whether a module is there, as (mark, ink, word); the word is empty when all is well."""
+    if isinstance(origin, str):
+        return "✓", "ok", ""
+    if origin is None:
+        return "✗", "bad", ""
+    return "!", "bad", origin.detail or REASON_WORDS[origin.missing]
+
+
+def _modules_lines(package: Package, width: int) -> list[Line]:
+    names = module_names(list(package.modules))
+    row = Row(width).add(_INDENT)
+    is_dflash = any(module.rsplit(".", 1)[-1].startswith("dflash") for module in names)
+    row.add("dflash" if is_dflash else "modules", "dim")
+    rows = [row]
+    for module, origin in package.modules.items():
+        mark, ink, word = module_mark(origin)
+        text = f" {names[module]} ({word})" if word else f" {names[module]}"
+        if rows[-1].room < columns(text) + 3:
+            rows.append(Row(width).add(_INDENT + " " * 6))
+        rows[-1].add("  ").add(mark, ink).add(text, "text" if ink == "ok" else ink)
+    if package.modules and all(origin is None for origin in package.modules.values()):
+        rows[-1].item("none is there", "bad")
+    return [row.line() for row in rows]

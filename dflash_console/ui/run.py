@@ -1,0 +1,61 @@
+"""Fleet and screen side by side in one event loop, each ended when the other is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dflash_console.config import Config
+from dflash_console.fleet import Fleet
+from dflash_console.ui.app import ConsoleApp
+from dflash_console.ui.themes import load_themes, theme_folders
+
+__all__ = ["run"]
+
+
+def run(
+    config: Config,
+    *,
+    theme: str | None,
+    is_read_only: bool,
+    mouse: bool,
+    remember_theme: Callable[[str], None] | None,
+) -> int:
+    """As `run_console`."""
+    return asyncio.run(_run(config, theme, is_read_only, mouse, remember_theme))
+
+
+async def _run(
+    config: Config,
+    theme: str | None,
+    is_read_only: bool,
+    mouse: bool,
+    remember_theme: Callable[[str], None] | None,
+) -> int:
+    fleet = Fleet(config)
+    app = ConsoleApp(
+        fleet,
+        load_themes(theme_folders()),
+        interval=config.console.interval,
+        theme=theme,
+        is_read_only=is_read_only,
+        remember_theme=remember_theme,
+    )
+    shown = asyncio.Event()
+    app.first_frame = shown.set
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(_watch(fleet, shown, app))
+        try:
+            await app.run_async(mouse=mouse)
+        finally:
+            watching.cancel()
+    return app.return_code or 0
+
+
+async def _watch(fleet: Fleet, shown: asyncio.Event, app: ConsoleApp) -> None:
+    """Runs the fleet once the first frame is on the screen: nobody should wait for its imports."""
+    await shown.wait()
+    try:
+        await fleet.run()
+    except Exception as error:  # noqa: BLE001  the top of the fleet's task: the app ends and tells it
+        app.fail(error)

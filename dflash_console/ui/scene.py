@@ -1,0 +1,123 @@
+"""What one tick paints: every host as it was at one moment, with its findings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from dflash_console.findings import findings_of
+from dflash_console.fleet import HostView
+from dflash_console.model import Finding, Level, Unit
+from dflash_console.ui.drawing.words import LINK_WORDS, unit_state
+
+__all__ = ["HostScene", "Moment", "Scene", "SceneMaker", "Standing", "matching", "now"]
+
+Standing: TypeAlias = Literal["ok", "note", "warning", "critical", "waiting", "stale", "down"]
+"""A host in one word. `waiting`: not heard of yet; `down`: can't be watched until something is done."""
+
+
+class Moment(NamedTuple):
+    """The time at which a scene is drawn."""
+
+    wall: float
+    """Seconds since 1970, the console's clock."""
+    mono: float
+    """`time.monotonic()`."""
+    interval: float
+    """Seconds between two samples."""
+
+
+def now(interval: float) -> Moment:
+    """This moment."""
+    return Moment(time.time(), time.monotonic(), interval)
+
+
+class HostScene(NamedTuple):
+    """One host and what is wrong with it, worst first."""
+
+    view: HostView
+    findings: Sequence[Finding]
+
+    @property
+    def name(self) -> str:
+        """As in the config."""
+        return self.view.config.name
+
+    @property
+    def standing(self) -> Standing:
+        """The worst of link and findings."""
+        state = self.view.link.state
+        if state in ("connecting", "stale"):
+            return "stale" if self.view.snapshot is not None else "waiting"
+        if state != "up":
+            return "down"
+        return self.level or "ok"
+
+    @property
+    def beside_link(self) -> Sequence[Finding]:
+        """The findings without the one that repeats the link's state, which is told in full elsewhere."""
+        return [finding for finding in self.findings if finding.code != self.view.link.state]
+
+    @property
+    def level(self) -> Level | None:
+        """Of the worst finding; None without any."""
+        return self.findings[0].level if self.findings else None
+
+
+class Scene(NamedTuple):
+    """All hosts at one moment, in the config's order."""
+
+    hosts: tuple[HostScene, ...]
+    moment: Moment
+
+    def host(self, name: str) -> HostScene | None:
+        """The host of that name."""
+        return next((host for host in self.hosts if host.name == name), None)
+
+
+class SceneMaker:
+    """Makes scenes, and finds anew only for hosts whose view changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, HostScene] = {}
+
+    def take(self, views: Sequence[HostView], moment: Moment) -> Scene:
+        """The scene of these views."""
+        return Scene(tuple(self._scene(view) for view in views), moment)
+
+    def _scene(self, view: HostView) -> HostScene:
+        known = self._known.get(view.config.name)
+        if known is None or known.view is not view:
+            known = self._known[view.config.name] = HostScene(view, findings_of(view))
+        return known
+
+
+def matching(hosts: Sequence[HostScene], filter_text: str) -> tuple[HostScene, ...]:
+    """The hosts that have every word of the filter in their name, address, role or a word of their state."""
+    words = filter_text.casefold().split()
+    if not words:
+        return tuple(hosts)
+    return tuple(host for host in hosts if _has_words(_described(host), words))
+
+
+def _has_words(text: str, words: Sequence[str]) -> bool:
+    return all(word in text for word in words)
+
+
+def _described(host: HostScene) -> str:
+    view = host.view
+    config = view.config
+    parts = [config.name, config.address, config.role, "production" if config.production else ""]
+    parts += [LINK_WORDS[view.link.state], host.standing, *(finding.level for finding in host.findings)]
+    if view.snapshot is not None:
+        parts.append(view.snapshot.host.hostname)
+        parts += [_unit_words(unit) for unit in view.snapshot.units]
+        parts += [gpu.health for gpu in view.snapshot.gpu.gpus if gpu.health != "ok"]
+    if view.shared:
+        parts.append("shared")
+    return "\n".join(parts).casefold()
+
+
+def _unit_words(unit: Unit) -> str:
+    return unit_state(unit)[2]

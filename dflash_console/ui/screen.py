@@ -1,0 +1,60 @@
+"""What the fleet screen and the host screen share: a header, a footer, and painting what the app holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.screen import Screen
+
+from dflash_console.ui.actions import Place, footer_keys
+from dflash_console.ui.drawing.header import HeaderState, draw_footer, draw_header
+from dflash_console.ui.panel import Panel
+
+if TYPE_CHECKING:
+    from dflash_console.ui.app import ConsoleApp
+
+__all__ = ["ConsoleScreen"]
+
+
+class ConsoleScreen(Screen[None]):
+    """A screen that the app's tick paints."""
+
+    place: ClassVar[Place]
+    AUTO_FOCUS = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.header = Panel(id="header", ground="raised")
+        self.footer = Panel(id="footer", ground="raised")
+
+    @property
+    def owner(self) -> ConsoleApp:
+        """The app, by its own type."""
+        return cast("ConsoleApp", self.app)
+
+    def paint(self) -> None:
+        """Draws everything from the app's scene; only what differs from before is written to the terminal."""
+        raise NotImplementedError
+
+    def paint_frame(self, *, filter_text: str = "", shown: int = 0, hint: str = "") -> None:
+        """Draws header and footer."""
+        width = self.size.width
+        owner = self.owner
+        state = HeaderState(
+            wall=owner.now().wall,
+            paused_for=owner.paused_for(),
+            filter_text=filter_text,
+            shown=shown,
+            is_read_only=owner.is_read_only,
+            fault=owner.fault,
+        )
+        self.header.show([draw_header(owner.scene, state, width)])
+        self.footer.show([draw_footer(footer_keys(self.place), width, hint)])
+
+    def on_resize(self) -> None:
+        """Draws for the new size, once the widgets know theirs."""
+        self.call_after_refresh(self.owner.paint)
+
+    def on_screen_resume(self) -> None:
+        """Draws what changed while another screen was in front."""
+        self.call_after_refresh(self.owner.paint)

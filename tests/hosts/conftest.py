@@ -1,0 +1,62 @@
+"""Real hosts for the tests: booted once a run, every fault undone after each test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hosts.commands import missing_prerequisites
+from tests.hosts.fleet import Fleet
+from tests.hosts.story import NAMES, lay_story, reset_story
+
+FIGURES = pytest.StashKey[list[str]]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "fleet" in getattr(item, "fixturenames", ()) and "hosts" in item.path.parts:
+            item.add_marker(pytest.mark.real_hosts)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash.get(FIGURES, []):
+        terminalreporter.section("measured on real hosts")
+        for line in config.stash[FIGURES]:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> list[str]:
+    """Lines for the end of the run's output: what was measured on the way."""
+    return request.config.stash.setdefault(FIGURES, [])
+
+
+@pytest.fixture(scope="session")
+def real_hosts_can_boot() -> None:
+    """Skips where real hosts can't be had, and says why; fails instead where they are required."""
+    missing = missing_prerequisites()
+    if missing:
+        message = f"real hosts can't be booted here, for want of: {'; '.join(missing)}"
+        if os.environ.get("DFLASH_REQUIRE_HOSTS") == "1":
+            pytest.fail(message, pytrace=False)
+        pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def fleet(real_hosts_can_boot: None) -> Iterator[Fleet]:
+    """The story's three hosts, up and with all that the story says is on them."""
+    with Fleet(NAMES) as fleet:
+        lay_story(fleet)
+        fleet.boot()
+        yield fleet
+
+
+@pytest.fixture
+def hosts(fleet: Fleet) -> Iterator[Fleet]:
+    """The three hosts for one test, which may do anything to them; everything is undone afterwards."""
+    yield fleet
+    reset_story(fleet)
+    fleet.restore()

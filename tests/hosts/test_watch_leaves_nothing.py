@@ -1,0 +1,85 @@
+"""No process of ours stays on a host, however the console or the network ends."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.fleet import Fleet
+from tests.hosts.watching import config_file, watching
+from tests.waiting import until_sync
+
+BARE: dict[str, dict[str, object]] = {name: {} for name in ("ct129", "ct200", "kpro6")}
+
+
+@pytest.fixture
+def config(tmp_path: Path, hosts: Fleet) -> Path:
+    return config_file(tmp_path, hosts, BARE)
+
+
+def nobody_is_left(hosts: Fleet) -> bool:
+    """Fails with the guests that are still on a host."""
+    guests = {host.name: host.guests() for host in hosts if host.guests()}
+    assert not guests, f"still there: {guests}"
+    return True
+
+
+async def test_after_the_console_ended(hosts: Fleet, config: Path) -> None:
+    async with watching(config) as watch:
+        await watch.until_whole(*BARE)
+        assert all(host.agents() for host in hosts)
+    until_sync(lambda: nobody_is_left(hosts), 60, "no process is left on any host")
+
+
+def test_after_the_console_was_killed(hosts: Fleet, config: Path) -> None:
+    ours, terminal = pty.openpty()
+    command = [str(Path(sys.executable).with_name("dflash-console")), "--config", str(config)]
+    console = subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
+    )
+    os.close(terminal)
+    try:
+        os.set_blocking(ours, False)
+        until_sync(
+            lambda: drained(ours) and all(host.agents() for host in hosts), 60, "an agent on each host"
+        )
+    finally:
+        console.send_signal(signal.SIGKILL)
+        console.wait()
+        os.close(ours)
+    until_sync(lambda: nobody_is_left(hosts), 60, "no process is left on any host")
+
+
+def drained(terminal: int) -> bool:
+    """Reads what the console painted, so that it never waits for the terminal."""
+    try:
+        while os.read(terminal, 1 << 16):
+            pass
+    except BlockingIOError:
+        pass
+    return True
+
+
+async def test_after_the_network_was_cut(hosts: Fleet, config: Path, figures: list[str]) -> None:
+    host = hosts["ct200"]
+    async with watching(config) as watch:
+        await watch.until_whole(*BARE)
+        async with watch.undisturbed("ct129", "kpro6"):
+            host.cut()
+            assert host.agents()
+            await watch.until_link("ct200", "stale")
+            await watch.until_link("ct200", "unreachable")
+            gone = await watch.seen("ct129", lambda: not host.agents(), "the agent missed its heartbeats")
+            figures.append(
+                f"agent gone after the cable was pulled: {gone.seconds:.0f} s after the console noticed"
+            )
+            host.mend()
+            await watch.until_link("ct200", "up")
+            await watch.until_sampled("ct200")
+    until_sync(lambda: nobody_is_left(hosts), 60, "no process is left on any host")
