@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 from dflash_console.agent.gpu import GpuSection  # noqa: E402 - the checkout is not installed on such a machine
 from dflash_console.agent.gpu.codes import slowdown_names  # noqa: E402
 from dflash_console.agent.gpu.kernel import normal_bus  # noqa: E402
+from dflash_console.agent.gpu.smi import FIELDS as FALLBACK_FIELDS  # noqa: E402
 from dflash_console.agent.gpu.smi import parse_processes  # noqa: E402
 
 Row = dict[str, Any]
@@ -249,9 +250,8 @@ def print_table(verdicts: list[Verdict]) -> None:
     say(f"{'':8} {'field':24} {'ours':44} {'nvidia-smi':44} verdict")
     for verdict in verdicts:
         word = {True: "agrees", False: "DISAGREES", None: "not told"}[verdict.agrees]
-        say(
-            f"{verdict.subject:8} {verdict.field:24} {short(verdict.ours):44} {short(verdict.theirs):44} {word}"
-        )
+        cells = f"{short(verdict.ours):44} {short(verdict.theirs):44}"
+        say(f"{verdict.subject:8} {verdict.field:24} {cells} {word}")
 
 
 def print_costs() -> None:
@@ -324,10 +324,9 @@ def print_cpu(reading: Reading, seconds: int) -> None:
         json.dumps(reading.report(anew=False))
         time.sleep(max(0.0, 1.0 - (time.monotonic() - began)))
     parent, child = time.process_time() - parent, cpu_of(reading.pid) - child
-    say(
-        f"over {seconds} s at 1 Hz: reader {child / seconds * 1000:.2f} ms/s and {resident(reading.pid) / 1024:.1f} MiB, "
-        f"parent {parent / seconds * 1000:.2f} ms/s"
-    )
+    size = f"{resident(reading.pid) / 1024:.1f} MiB"
+    say(f"over {seconds} s at 1 Hz: reader {child / seconds * 1000:.2f} ms/s and {size}")
+    say(f"this process {parent / seconds * 1000:.2f} ms/s")
 
 
 def start_load(seconds: float) -> subprocess.Popen[str] | None:
@@ -393,6 +392,7 @@ def main() -> int:
         if options.record:
             outputs = {"report.json": json.dumps(after, indent=1), "query-gpu.csv": csv, "q-x.xml": xml}
             outputs |= {"compute-apps.csv": apps, "kernel.json": kernel_texts()}
+            outputs["fallback.csv"] = query(list(FALLBACK_FIELDS))[0]
             record(options.record, outputs, sorted(theirs))
         if options.costs:
             print_costs()

@@ -24,6 +24,9 @@ RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0)
 SYSTEMD = "org.freedesktop.systemd1"
 MANAGER = SYSTEMD + ".Manager"
 DAEMON = "org.freedesktop.DBus"
+OWNER_RULE = (
+    f"type='signal',sender='{DAEMON}',interface='{DAEMON}',member='NameOwnerChanged',arg0='{SYSTEMD}'"
+)
 
 
 class Bus:
@@ -42,7 +45,7 @@ class Bus:
         self._failures = 0
         self._retry_at = 0.0
         self._now = 0.0
-        self._rules: frozenset[str] = frozenset()
+        self._rules: frozenset[str] = frozenset([OWNER_RULE])
         self._connection: socket.socket | None = None
         self._reset()
 
@@ -65,7 +68,8 @@ class Bus:
         wanted |= {f"interface='{MANAGER}',member='{member}'" for member in ("Reloading", "UnitFilesChanged")}
         if new_units:
             wanted.add(f"interface='{MANAGER}',member='UnitNew'")
-        self._rules = frozenset(f"type='signal',sender='{SYSTEMD}',{rule}" for rule in wanted)
+        rules = {f"type='signal',sender='{SYSTEMD}',{rule}" for rule in wanted}
+        self._rules = frozenset({*rules, OWNER_RULE})
         if self._connection is not None and self._greeting is None:
             self._send_rules()
             self._flush()
@@ -100,6 +104,9 @@ class Bus:
             for message in self._decoder.feed(data):
                 if message.kind == SIGNAL:
                     signals.append(message)
+                    if message.member == "NameOwnerChanged" and message.first == SYSTEMD:
+                        # A manager that has executed itself anew has forgotten who listens.
+                        self._subscribe()
                 elif message.reply_to in self._pending:
                     self._take_answer(self._pending.pop(message.reply_to), message)
         except BlockingIOError:
@@ -158,8 +165,12 @@ class Bus:
         if not self._is_private:
             self._call(DAEMON, "/org/freedesktop/DBus", DAEMON + ".Hello")
         self._send_rules()
-        self._call(SYSTEMD, "/org/freedesktop/systemd1", MANAGER + ".Subscribe")
+        self._subscribe()
         return rest
+
+    def _subscribe(self) -> None:
+        self.is_live, self.problem = False, "systemd has not answered yet"
+        self._call(SYSTEMD, "/org/freedesktop/systemd1", MANAGER + ".Subscribe")
 
     def _send_rules(self) -> None:
         if self._is_private:

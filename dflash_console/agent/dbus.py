@@ -116,12 +116,14 @@ def _read_message(data: bytes, order: str, length: int, start: int) -> Message:
                 position += 4
                 continue
             text, position = _read_string(data, order, position, is_signature=kind[:1] == b"g")
+            if position > end:
+                raise BusError("a field that does not fit its header")
             fields[code] = text
         first = ""
         if str(fields.get(8, ""))[:1] in ("s", "o"):
             first = _read_string(data, order, start, is_signature=False)[0]
     except (IndexError, struct.error):
-        raise BusError("a header that does not fit its length") from None
+        raise BusError("a header that ends early") from None
     return Message(data[1], fields, first)
 
 

@@ -10,16 +10,17 @@ from .section import missing
 
 __all__ = ["Distribution", "Distributions", "normalise"]
 
-METADATA_LIMIT = 1 << 16
+METADATA_LIMIT = 1 << 14
 """Bytes; Name and Version are in the first lines, the description after them may be long."""
+
+INFO = re.compile(r"([^~].*?)(-\d[^-]*(-py[\d.]+)?)?\.(dist|egg)-info", re.DOTALL)
+"""The name, then the version. pip leaves folders that begin with a tilde behind when it fails."""
 
 
 class Distribution:
     """One dist-info or egg-info."""
 
     def __init__(self, folder: str, name: str, version: str) -> None:
-        self.folder = folder
-        """The folder of the search path that it lies in."""
         self.path = f"{folder}/{name}"
         self.name = name
         self.version = version
@@ -34,7 +35,7 @@ class Distributions:
         self._known: dict[str, list[tuple[str, str]]] = {}
         for folder in folders:
             for name in look.names(folder):
-                match = re.fullmatch(r"([^~].*?)(-\d[^-]*(-py[\d.]+)?)?\.(dist|egg)-info", name)
+                match = INFO.fullmatch(name) if name.endswith("-info") else None
                 if match:
                     self._known.setdefault(normalise(match[1]), []).append((folder, name))
 
@@ -76,9 +77,17 @@ class Distributions:
         for file in ("METADATA", "PKG-INFO"):
             text = text or self._look.text(f"{folder}/{name}/{file}", METADATA_LIMIT)
         text = text or self._look.text(f"{folder}/{name}", METADATA_LIMIT) or ""  # an egg-info may be a file
-        header = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
-        match = re.search(r"^Version:[ \t]*(\S{1,100})", header, re.MULTILINE)
-        return Distribution(folder, name, match[1] if match else "")
+        return Distribution(folder, name, _version(text))
+
+
+def _version(metadata: str) -> str:
+    """The header ends at the first empty line; what follows is a description, with whatever lines in it."""
+    for line in metadata.split("\n"):
+        if not line.strip():
+            break
+        if line.startswith("Version:"):
+            return line[len("Version:") :].strip()[:100]
+    return ""
 
 
 def normalise(name: str) -> str:

@@ -61,6 +61,7 @@ class Look:
         self.marks: dict[str, Mark] = {}
         self.errors: dict[str, int] = {}
         """Why a file could not be looked at or read, by the system's number; ENOENT and the like included."""
+        self._names: dict[str, list[str]] = {}
         self._began = time.time_ns()
 
     def mark(self, path: str) -> Mark:
@@ -83,13 +84,16 @@ class Look:
         return None if isinstance(mark, int) or not stat.S_ISREG(mark[2]) else mark[3]
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder, sorted; none when it can't be read."""
-        self.mark(folder)
-        try:
-            with os.scandir(folder) as entries:
-                return sorted(entry.name for entry in itertools.islice(entries, NAMES_LIMIT))
-        except (OSError, ValueError):
-            return []
+        """The names in a folder, sorted, as they were when first asked for; none when it can't be read."""
+        if folder not in self._names:
+            self.mark(folder)
+            try:
+                with os.scandir(folder) as entries:
+                    names = sorted(entry.name for entry in itertools.islice(entries, NAMES_LIMIT))
+            except (OSError, ValueError):
+                names = []
+            self._names[folder] = names
+        return self._names[folder]
 
     def text(self, path: str, limit: int = 1 << 16) -> str | None:
         """A regular file's first `limit` bytes; None when there is none or it can't be read (see `errors`).

@@ -248,7 +248,9 @@ class Agent:
         # On the grid also after a stop or a slow turn: the points that were missed are left out.
         self._next_tick = self._start + (int((now - self._start) / self._interval) + 1) * self._interval
         if self._is_silent:
-            self._send_sample([slot for slot in self._slots if slot.name == "gpu" and slot.last_sent])
+            self._send_sample(
+                [slot for slot in self._slots if slot.pending or (slot.name == "gpu" and slot.last_sent)]
+            )
         self._is_silent = True
         for slot in self._slots:
             if not slot.is_resting(now):
@@ -262,7 +264,7 @@ class Agent:
             # it.
             gc.collect()
             gc.freeze()
-        self._hold_until = now + HOLD
+        self._hold_until = now + min(HOLD, self._interval / 4)
 
     def _send_changes(self, now: float) -> None:
         for slot in self._slots:

@@ -157,14 +157,17 @@ def _read(pid: int, before: dict[str, Any] | None, age: float) -> dict[str, Any]
     uid = _field(status, "Uid:")
     name = _field(status, "Name:")
     same = before is not None and before["argv"] == argv and before["exe"] == exe
-    if before is not None and same and (before["venv"] or age > 120):
-        venv = before["venv"]
+    if before is not None and same:
+        command = before["command"]
+        # A server that has not imported its libraries yet may still show its environment.
+        venv = before["venv"] or (_venv_of(pid, argv, exe) if age < 120 else None)
     else:
+        command = redact(argv) if argv else f"[{name}]" if name else missing("not_found", "no command line")
         venv = _venv_of(pid, argv, exe)
     return {
         "pid": pid,
         "user": user_name(int(uid.split()[1])) if uid else missing("error", "no Uid in /proc/PID/status"),
-        "command": redact(argv) if argv else f"[{name}]" if name else missing("not_found", "no command line"),
+        "command": command,
         "started": before["started"] if before else round(time.time() - age, 2),
         "venv": venv,
         "unit": unit_of(cgroups),

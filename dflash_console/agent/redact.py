@@ -33,11 +33,15 @@ _LOGIN_FLAGS = frozenset(["u", "user", "proxy-user"])
 _VALUE = re.compile(
     r"""(?P<q>\\+["']).*?(?:(?P=q)|\Z)|(?:[^\s&"'\\]|\\.|"(?:\\.|[^"\\])*"|'[^']*')+|["'].*\Z""", re.DOTALL
 )
-_PAIR = re.compile(r"""([A-Za-z_][\w.-]*)\\*["']?\s*(?:=>|=|:(?!//))\s*""")
-_FLAG = re.compile(r"(?<![\w-])(--?[A-Za-z][\w.-]*)\s+(?!--?[A-Za-z])")
+# A name's length is bounded so that no text makes the search quadratic.
+_PAIR = re.compile(r"""([A-Za-z_][\w.-]{0,80})\\*["']?\]?\s*(?:=>|=|:(?!//))\s*""")
+_FLAG = re.compile(r"(?<![\w-])(--?[A-Za-z][\w.-]{0,80})\s+(?!--[A-Za-z]|-[A-Za-z](?:\s|\Z))")
+_NEXT = re.compile(r"\s+(?!--?[A-Za-z])")
 _SCHEME = re.compile(r"(?i)\b(?P<kind>bearer|basic)(?P<between>\s+)[A-Za-z0-9._~+/=-]{6,}")
 _AUTHORIZATION = re.compile(r"""(?i)(?P<name>\bauthorization\\*["']?\s*[:=]\s*\\*["']?)[^"'\\\r\n]+""")
-_URL_LOGIN = re.compile(r"(?<=://)(?:[^\s/?#'\"@:]*:(?!\d{1,5}(?:[/\s?#'\"]|\Z))[^\s'\"]*|[^\s/?#'\"]*)@")
+_URL_LOGIN = re.compile(
+    r"(?<=://)(?!\[)(?:[^\s/?#'\"@:]*:(?!\d{1,5}(?:[/\s?#'\"]|\Z))[^\s'\"]*|[^\s/?#'\"]*)@"
+)
 _LOOKS = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"hf_(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{4,}|hf_[A-Za-z0-9]{20,}"
@@ -119,9 +123,12 @@ def _hide_values(text: str, heads: re.Pattern[str]) -> str:
         name, end = head.group(1), head.end()
         kind = "login" if name.startswith("-") and name.lstrip("-") in _LOGIN_FLAGS else _kind_of(name)
         value = _VALUE.match(text, end) if kind else None
-        if value and not _is_knob(kind, value.group()):
+        while value and not _is_knob(kind, value.group()):
             parts += [text[done:end], HIDDEN]
             done = end = value.end()
+            another = _NEXT.match(text, end) if kind == "keys" and heads is _FLAG else None
+            value = _VALUE.match(text, another.end()) if another else None
+            end = another.end() if another and value else end
         head = heads.search(text, end)
     return "".join(parts) + text[done:]
 
@@ -163,7 +170,7 @@ def _is_knob(kind: str, value: str) -> bool:
 def _cut(text: str) -> str:
     """The head of a long text without its last word, which may be half a secret that no rule knows any
     more."""
-    return text[:_WORD_LIMIT].rpartition(" ")[0] + " …" if " " in text[:_WORD_LIMIT] else text[:64] + "…"
+    return text[:_WORD_LIMIT].rpartition(" ")[0] + "…"
 
 
 def _quote(text: str) -> str:

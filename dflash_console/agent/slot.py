@@ -21,6 +21,9 @@ LONGEST_PAUSE = 60.0
 FAULTS_LIMIT = 100
 """Different faults of one section that are told; more would be the same one in ever new words."""
 
+WORDS_LIMIT = 1000
+"""Characters of an exception's text that are told."""
+
 
 class Slot:
     """One section with what the console has of it and what is still to be sent."""
@@ -90,7 +93,7 @@ class Slot:
 
 def describe(error: BaseException) -> str:
     """An exception in one line, with the place where it arose."""
-    words = str(error).strip() or "no words"
+    words = str(error).strip()[:WORDS_LIMIT] or "no words"
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

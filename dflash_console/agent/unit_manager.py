@@ -60,6 +60,9 @@ class UnitManager:
         self._files = FileWatch()
         self._reader = UnitReader(runtime, folders)
         self._inspector = Inspector()
+        self._blocks: list[dict[str, str]] = []
+        self._problem: dict[str, str] | None = None
+        self._failures = 0
         self._remembered: list[str] = []
         self._known: set[str] = set()
         self._watched: frozenset[str] = frozenset()
@@ -76,8 +79,8 @@ class UnitManager:
         """What no row says: why a glob stands for nothing, or why changes are polled for; mostly empty."""
         if not self.has_read:
             return ""
-        if self._reader.problem is not None:
-            return self._reader.problem["detail"] if len(self._globs) == len(self._asked) else ""
+        if self._problem is not None:
+            return self._problem["detail"] if len(self._globs) == len(self._asked) else ""
         if self._bus.is_live:
             return ""
         return f"no signals from systemd ({self._bus.problem}): units are read every {POLL_PACE:g} s"
@@ -118,10 +121,12 @@ class UnitManager:
         self._mind_bus()
         if self._files.has_changed():
             self._is_due = self._must_scan = True
-        is_slow = self._bus.is_live or self._reader.problem is not None
+        problem = self._reader.problem
+        is_slow = self._bus.is_live if problem is None else problem["missing"] == "not_found"
         if now >= self._started_at + (CALM_PACE if is_slow else POLL_PACE) or now >= self._steady_at:
             self._is_due = True
         if now >= self._scanned_at + CALM_PACE:
+            self._reader.forget()
             self._must_scan = True
         is_new = self._reader.tick(now) and self._take(now)
         is_new |= self._read_if_due(now)
@@ -149,6 +154,7 @@ class UnitManager:
 
     def _mind_bus(self) -> None:
         if self._bus.is_live and not self._was_live:
+            self._reader.forget()
             self._is_due = True
         self._was_live = self._bus.is_live
 
@@ -169,9 +175,15 @@ class UnitManager:
     # ---- what came
 
     def _take(self, now: float) -> bool:
+        self._failures = self._failures + 1 if self._reader.problem is not None else 0
+        if self._failures == 1 and self._blocks:
+            # systemd does not answer while it executes itself anew: what was known stands for one more try.
+            self._is_due = True
+            return False
         self.has_read = True
-        blocks = self._reader.blocks
-        if self._reader.problem is None:
+        self._blocks, self._problem = self._reader.blocks, self._reader.problem
+        blocks = self._blocks
+        if self._problem is None:
             there = [block for block in blocks if block.get("LoadState") != "not-found"]
             self._remembered = [block["Id"] for block in there if self._matches(block["Id"])][:NAME_LIMIT]
             self._known = {
@@ -201,14 +213,14 @@ class UnitManager:
         if abs(epoch - self._epoch) > EPOCH_DRIFT:
             self._epoch = epoch
         rows: dict[str, list[dict[str, object]]] = {name: [] for name in self._asked}
-        if self._reader.problem is not None:
+        if self._problem is not None:
             for name in self._asked:
                 if not is_glob(name):
-                    rows[name].append(_unreadable(name, self._reader.problem))
+                    rows[name].append(_unreadable(name, self._problem))
         else:
-            steady = [steady_at(block) for block in self._reader.blocks]
+            steady = [steady_at(block) for block in self._blocks]
             self._steady_at = min([at for at in steady if at is not None and at > now], default=float("inf"))
-            for asked, name, block in match_names(self._reader.blocks, self._asked):
+            for asked, name, block in match_names(self._blocks, self._asked):
                 rows[asked].append(self._row(name, block, now))
         self.rows = rows
         return True

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .child import Channel
 
 DEADLINE = 5.0
+BOOTED = "/run/systemd/system"
+"""Is there when systemd is the machine's PID 1, by sd_booted(3)."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -142,7 +144,7 @@ class UnitReader:
 
     def _explain(self, words: str) -> tuple[str, str]:
         words = " ".join(words.split())[:400]
-        if not os.path.isdir("/run/systemd/system"):
+        if not os.path.isdir(BOOTED):
             return "not_found", words
         if not self._runtime:
             return "error", words

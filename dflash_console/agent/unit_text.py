@@ -71,8 +71,11 @@ SETUP_FAILURES = {
 }  # fmt: skip
 EXITS = {"1": "exited", "2": "killed", "3": "dumped"}
 
-_EXEC_END = re.compile(r" ; ignore_errors=(yes|no) ; .* }$")
-_EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*) ; ignore_errors=(?:yes|no) ; .* }$", re.DOTALL)
+_EXEC_TAIL = r" ; start_time=\[.*\] ; stop_time=.* }$"
+_EXEC_END = re.compile(_EXEC_TAIL)
+_EXEC = re.compile(
+    r"\{ path=(.*?) ; argv\[\]=(.*?)(?: ; (?:ignore_errors|flags)=[^;]*)?" + _EXEC_TAIL, re.DOTALL
+)
 _PROPERTY = re.compile(r"([A-Za-z0-9]+)=(.*)", re.DOTALL)
 
 
@@ -132,25 +135,25 @@ def parse_show(text: str) -> list[dict[str, str]]:
     where systemctl closes its brace."""
     blocks: list[dict[str, str]] = []
     block: dict[str, str] = {}
-    lines = iter(text.split("\n"))
-    for line in lines:
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
         if not line:
-            if block:
-                blocks.append(block)
+            blocks.append(block)
             block = {}
             continue
         if line.startswith("ExecStart={ "):
-            while not _EXEC_END.search(line):
-                more = next(lines, None)
-                if more is None:
-                    break
-                line += "\n" + more
+            end = next(
+                (index for index in range(at - 1, len(lines)) if _EXEC_END.search(lines[index])), at - 1
+            )
+            line = "\n".join(lines[at - 1 : end + 1])
+            at = end + 1
         match = _PROPERTY.fullmatch(line)
         if match:
             block.setdefault(match[1], match[2])
-    if block:
-        blocks.append(block)
-    return [block for block in blocks if block.get("Id")]
+    return [block for block in [*blocks, block] if block.get("Id")]
 
 
 def split_command(exec_start: str) -> tuple[str, str]:

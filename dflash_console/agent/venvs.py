@@ -213,9 +213,8 @@ class VenvSection(Section):
         items: list[Item] = []
         for path in paths:
             known = self._known.get(path)
-            items.append(
-                (path, self._sources[path], known.marks if known and path not in self._due else None)
-            )
+            is_due = known is None or known.is_young or path in self._due
+            items.append((path, self._sources[path], None if known is None or is_due else known.marks))
         if lane.start(lambda channel: look_at(channel, items, spec), paths, spec, now):
             self._due.difference_update(paths)
 

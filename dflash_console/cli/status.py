@@ -88,7 +88,7 @@ def is_settled(view: HostView, waited: float) -> bool:
 def as_answered(view: HostView, limit: float) -> HostView:
     """The view with a link state that is an answer: a host that told nothing by the end was not reached."""
     if view.link.state == "connecting":
-        link = LinkStatus("unreachable", f"no answer in {limit:.0f} s", since=view.link.since)
+        link = LinkStatus("unreachable", f"not reached in {limit:.0f} s", since=view.link.since)
     elif view.link.state in ("up", "stale") and view.snapshot is None:
         text = f"the agent started and told nothing in {limit:.0f} s"
         link = LinkStatus("agent_failed", text, view.link.latency_ms, view.link.since)

@@ -51,7 +51,8 @@ def terminal() -> Terminal:
     if not sys.stdout.isatty():
         return Terminal()
     columns = shutil.get_terminal_size((80, 24)).columns
-    return Terminal(max(40, min(columns, 160)), not os.environ.get("NO_COLOR"))
+    has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Terminal(max(40, min(columns, 160)), has_colours)
 
 
 def status_text(

@@ -25,8 +25,10 @@ def link_trouble(link: LinkStatus, address: str = "") -> Finding | None:
     """What is wrong with the link; None while it is up or being made for the first time."""
     if link.state in ("up", "connecting"):
         return None
-    words = WORDS[link.state]
-    text = f"{words}: {link.detail}" if link.detail else words
+    detail = " ".join(link.detail.split())
+    text = detail or WORDS[link.state]
+    if link.state == "stale" and detail:
+        text = f"{WORDS[link.state]} ({detail})"
     step = ""
     if address and link.state in ("unreachable", "refused"):
         step = f"try: ssh {address}"

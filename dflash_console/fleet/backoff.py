@@ -14,26 +14,23 @@ class Pace:
     """The durations of a watcher, in seconds; tests and one-shot commands use others."""
 
     connect: float = 8.0
-    """Until a host that takes the connection and says nothing counts as unreachable."""
+    """Until a host that does not let us in counts as unreachable; for each hop."""
     opening: float = 20.0
-    """The whole way from nothing to an agent that watches: connect, log in, boot, first answer."""
+    """From there to the agent's hello: a login with slow rc files and a home on NFS takes several seconds."""
     heartbeat: float = 5.0
     unanswered: float = 15.0
     """A heartbeat without an answer for this long ends the link."""
     stale_floor: float = 3.0
     stale_intervals: float = 3.0
     """No sample for this many intervals, and at least `stale_floor`, makes a host stale."""
-    closing: float = 2.0
+    closing: float = 4.0
+    """A link that is not closed by then is left to itself."""
     stable: float = 60.0
     """A link that stood this long clears the count of failures."""
     fast: tuple[float, float] = (1.0, 30.0)
     """Upper bound of the first rest and of every rest."""
     slow: tuple[float, float] = (60.0, 300.0)
     """The same after an error that a fast retry can't mend."""
-    connects: int = 8
-    """Connects at once: more gave no speed and froze the loop, and a bastion's MaxStartups is 10."""
-    connect_turn: float = 1.0
-    """A connect that takes longer waits for the network, not for this machine: the next may start."""
 
     def silence(self, interval: float) -> float:
         """Seconds without a sample after which a host is stale."""

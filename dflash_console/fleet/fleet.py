@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from dflash_console.config import Config
 from dflash_console.fleet.backoff import Pace
-from dflash_console.fleet.gate import Gate
-from dflash_console.fleet.opening import Opener, link_opener
+from dflash_console.fleet.opening import Opener, link_opener, watch_spec
 from dflash_console.fleet.sharing import Sharing, uuids_in
 from dflash_console.fleet.view import HostView
 from dflash_console.fleet.watcher import Watcher
@@ -33,14 +32,12 @@ class Fleet:
         """`now` is the clock of durations, `clock` that of points in time; tests bring their own opener."""
         pace = pace or Pace()
         opener = opener or link_opener(config, pace)
-        gate = Gate(pace.connects, pace.connect_turn)
         self._watchers = {
             name: Watcher(
                 host,
+                watch_spec(config, host),
                 opener,
-                gate,
                 self._note,
-                interval=config.console.interval,
                 pace=pace,
                 now=now,
                 clock=clock,

@@ -1,15 +1,13 @@
-"""From a host's table of the config to an agent that watches it."""
+"""From a host's table of the config to an agent there, and what that one is to watch."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 import msgspec
 
 from dflash_console.config import Config, HostConfig
-from dflash_console.errors import Unreachable
 from dflash_console.fleet.backoff import Pace
 from dflash_console.model import Note, Sample, WatchSpec
 
@@ -18,17 +16,10 @@ __all__ = ["AgentSession", "Opener", "link_opener", "watch_spec"]
 DISTRIBUTIONS = ("torch", "sglang-kernel", "sgl-kernel", "flashinfer-python", "transformers")
 
 
-class Heartbeat(Protocol):
-    """The answer to a ping."""
-
-    @property
-    def latency_ms(self) -> float: ...
-
-
 class AgentSession(Protocol):
     """What a watcher needs of `link.Session`; every method raises a LinkError when link or agent ends."""
 
-    async def ping(self) -> Heartbeat: ...
+    async def watch(self, spec: WatchSpec) -> None: ...
 
     async def request(self, do: str, timeout: float) -> msgspec.Raw: ...  # noqa: ASYNC109 - bounds the answer, not the call
 
@@ -38,7 +29,7 @@ class AgentSession(Protocol):
 
 
 Opener: TypeAlias = Callable[[HostConfig], Awaitable[AgentSession]]
-"""Reaches a host, starts the agent there and tells it what to watch. Raises a LinkError."""
+"""Reaches a host and starts the agent there. Raises a LinkError."""
 
 
 def watch_spec(config: Config, host: HostConfig) -> WatchSpec:
@@ -64,20 +55,9 @@ def link_opener(config: Config, pace: Pace) -> Opener:
     async def open_session(host: HostConfig) -> AgentSession:
         connection = await connect(host, ssh_config=config.console.ssh_config, timeout=pace.connect)
         try:
-            session = await Session.open(connection, host)
-            await session.watch(watch_spec(config, host))
+            return await Session.open(connection, host, timeout=pace.opening)
         except BaseException:
             await connection.close()
             raise
-        return session
 
-    async def open_in_time(host: HostConfig) -> AgentSession:
-        try:
-            async with asyncio.timeout(pace.opening):
-                return await open_session(host)
-        except TimeoutError:
-            raise Unreachable(
-                f"the connection stands and the agent did not start in {pace.opening:.0f} s"
-            ) from None
-
-    return open_in_time
+    return open_session

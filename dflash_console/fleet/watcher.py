@@ -12,14 +12,13 @@ import msgspec
 from msgspec import UNSET
 
 from dflash_console.config import HostConfig
-from dflash_console.errors import AgentFailed, LinkError, Unreachable
+from dflash_console.errors import AgentFailed, LinkError
 from dflash_console.fleet.backoff import Pace, rest_before_try
-from dflash_console.fleet.gate import Gate
 from dflash_console.fleet.history import Rings
 from dflash_console.fleet.merge import absorb, came_with, snapshot_of, unread_in
 from dflash_console.fleet.opening import AgentSession, Opener
 from dflash_console.fleet.view import HostView
-from dflash_console.model import LinkState, LinkStatus, Note, Number, Sample
+from dflash_console.model import LinkState, LinkStatus, Note, Number, Sample, WatchSpec
 
 __all__ = ["Watcher"]
 
@@ -30,29 +29,26 @@ class Watcher:
     def __init__(
         self,
         host: HostConfig,
+        spec: WatchSpec,
         opener: Opener,
-        gate: Gate,
         changed: Callable[[Watcher], None],
         *,
-        interval: float,
         pace: Pace,
         now: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = host.name
+        self._spec = spec
         self._opener = opener
-        self._gate = gate
         self._changed = changed
-        self._interval = interval
         self._pace = pace
         self._now = now
         self._clock = clock
         self._known: Sample | None = None
-        self._rings = Rings(interval)
+        self._rings = Rings(spec.interval)
         self._wake = asyncio.Event()
         self._refresh = asyncio.Event()
         self._sampled = asyncio.Event()
-        self._opened_at: float | None = None
         self._is_ending = False
         self.view = HostView(config=host, link=LinkStatus("connecting", since=clock()))
 
@@ -80,12 +76,13 @@ class Watcher:
 
     async def run(self) -> None:
         """Watches until cancelled. Whatever ends a try is shown in the link's detail and tried again."""
+        self._is_ending = False
         while True:
             try:
                 await self._attend()
             except LinkError as error:
                 failure = error
-            except Exception as error:  # noqa: BLE001 - a fault of ours on one host must not end the others
+            except Exception as error:  # noqa: BLE001 - a fault on one host must not end the others
                 failure = AgentFailed(f"a fault of the console itself: {type(error).__name__}: {error}")
             if self._is_ending:
                 return
@@ -93,12 +90,12 @@ class Watcher:
 
     async def _attend(self) -> None:
         """One try, from connect to the end of the link; always raises."""
-        self._opened_at = None
-        async with self._gate.passing():
-            session = await self._opener(self.view.config)
+        session = await self._opener(self.view.config)
         try:
-            self._opened_at = self._now()
-            self._set_link("up")
+            # Before it watches: its first work would only show as a long latency.
+            latency = await self._ping(session)
+            await session.watch(self._spec)
+            self._set_link("up", latency=latency)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read(session))
                 tasks.create_task(self._beat(session))
@@ -110,8 +107,6 @@ class Watcher:
             await self._close(session)
 
     async def _rest(self, failure: LinkError) -> None:
-        if self._opened_at is not None and self._now() - self._opened_at >= self._pace.stable:
-            self._set(failures=0)
         failures = self.view.failures + 1
         delay = rest_before_try(failures, self._pace, is_lasting=failure.is_lasting)
         self._set(failures=failures)
@@ -138,20 +133,22 @@ class Watcher:
         raise AgentFailed("the agent ended")
 
     async def _beat(self, session: AgentSession) -> None:
+        opened_at = self._now()
         while True:
-            try:
-                async with asyncio.timeout(self._pace.unanswered):
-                    pong = await session.ping()
-            except TimeoutError:
-                raise Unreachable(
-                    f"no answer for {self._pace.unanswered:.0f} s, connection given up"
-                ) from None
-            link = self.view.link
-            self._set_link(link.state, link.detail, latency=round(pong.latency_ms, 1))
             await asyncio.sleep(self._pace.heartbeat)
+            latency = await self._ping(session)
+            self._set_link(self.view.link.state, self.view.link.detail, latency=latency)
+            if self.view.failures and self._now() - opened_at >= self._pace.stable:
+                self._set(failures=0)
+
+    async def _ping(self, session: AgentSession) -> float:
+        """The round trip to the agent in milliseconds."""
+        began = self._now()
+        await session.request("ping", self._pace.unanswered)
+        return round((self._now() - began) * 1000, 1)
 
     async def _mind_silence(self) -> None:
-        limit = self._pace.silence(self._interval)
+        limit = self._pace.silence(self._spec.interval)
         last = self._now()
         while True:
             await asyncio.sleep(max(limit - (self._now() - last), 0.0))
@@ -169,8 +166,7 @@ class Watcher:
         while True:
             await self._refresh.wait()
             self._refresh.clear()
-            with suppress(TimeoutError):
-                await session.request("refresh", self._pace.unanswered)
+            await session.request("refresh", self._pace.unanswered)
 
     # ---- what is known
 

@@ -1,8 +1,8 @@
 """How a host is reached, and how the agent there is started and spoken to.
 
-`connect` opens a Connection (over SSH, or to this machine without it), `Session.open` starts the agent on it
-and gives back what speaks with it: `watch`, `ping`, `request`, `messages`, `close`. Every error is a LinkError
-whose text is for the operator. All text that comes from a host has been cleaned (`clean`).
+`connect` opens a Connection (over SSH, or to this machine without it). `Session.open` starts the agent on it
+and gives back what speaks with it: `watch`, `ping`, `request`, `messages`, `close`. Every error is a
+LinkError whose text is for the operator. All text that comes from a host has been cleaned (`clean`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import re
+import threading
 import zlib
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -31,9 +32,8 @@ BOOT_COMMAND = (
     "IFS= read -r p; f=; "
     f'for q in "$p" {_CANDIDATES}; do '
     'c=$(command -v "$q" 2>/dev/null) && test -n "$c" || continue; '
-    'e=$("$q" -I -S -c "import sys;sys.version_info<(3,8) or sys.stdout.write(sys.executable or sys.argv[0])"'
-    " </dev/null 2>/dev/null); "
-    'if test -z "$e"; then f="$f $q ($("$q" -V </dev/null 2>&1)),"; continue; fi; '
+    'if e=$("$q" -I -S -c "import sys;sys.stdout.write(sys.executable or str());sys.exit(sys.version_info<(3,8))"'
+    ' </dev/null 2>/dev/null); then :; else f="$f $q ($("$q" -V </dev/null 2>&1)),"; continue; fi; '
     'if test "$e" = "$c" || "$e" -I -S -c "import zlib" </dev/null >/dev/null 2>&1; then q=$e; fi; '
     'exec "$q" -I -S -B -u -c "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"; '
     "done; "
@@ -53,8 +53,13 @@ def bundle(token: str, *, heartbeat: float = 30.0) -> bytes:
     """
     if not re.fullmatch(r"[A-Za-z0-9]{8,64}", token):
         raise ValueError(f"not a token: {token!r}")
-    start, modules = _shipment()
+    # Many hosts are connected to at once, each from a thread of its own: the first one packs for all.
+    with _packing:
+        start, modules = _shipment()
     return start + f'start("{token}", {{"heartbeat": {float(heartbeat)!r}}}, '.encode() + modules
+
+
+_packing = threading.Lock()
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import hmac
 import re
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -266,13 +267,16 @@ def _is_in_list(file: str, key: bytes) -> bool:
     """Whether a binary revocation list holds the key; also when that can't be told."""
     line = f"{key_type(key)} {base64.b64encode(key).decode('ascii')}\n"
     try:
-        done = subprocess.run(
-            ["ssh-keygen", "-Q", "-f", file, "-"],
-            input=line.encode("ascii"),
-            capture_output=True,
-            timeout=KRL_TIMEOUT,
-            check=False,
-        )
+        with tempfile.NamedTemporaryFile("w", suffix=".pub") as public:
+            public.write(line)
+            public.flush()
+            done = subprocess.run(
+                ["ssh-keygen", "-Q", "-f", file, public.name],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=KRL_TIMEOUT,
+                check=False,
+            )
     except (OSError, subprocess.TimeoutExpired):
         return True
     return done.returncode != 0

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from dflash_console.model import Note, Sample
 
-__all__ = ["News", "Inbox", "merge"]
+__all__ = ["Inbox", "News", "merge"]
 
 News: TypeAlias = Sample | Note
 
@@ -28,7 +28,7 @@ def merge(older: Sample, newer: Sample) -> Sample:
 
 
 class Inbox:
-    """Messages in order. Samples in a row become one; past `MOST` messages, only the last of each kind stay."""
+    """Messages in order. Samples in a row become one; past `MOST`, only the last of each kind stay."""
 
     def __init__(self) -> None:
         self._news: deque[News] = deque()

@@ -14,8 +14,8 @@ from dflash_console.errors import AgentFailed, LinkError, Unreachable
 from dflash_console.link.boot import boot, ending
 from dflash_console.link.clean import clean, decode
 from dflash_console.link.frames import MESSAGE, Splitter, pack
-from dflash_console.link.process import Connection, Process
 from dflash_console.link.inbox import Inbox, News
+from dflash_console.link.process import Connection, Process
 from dflash_console.model import PROTOCOL, Answer, FromAgent, Hello, WatchSpec
 
 __all__ = ["Pong", "Session"]
@@ -64,7 +64,7 @@ class Session:
         *,
         timeout: float = BOOT_TIMEOUT,  # noqa: ASYNC109
     ) -> Session:
-        """Starts the agent on the host and checks its hello. Raises a LinkError, and leaves the connection open."""
+        """Starts the agent and checks its hello. Raises a LinkError, and leaves the connection open then."""
         process = await connection.start()
         try:
             first = await boot(process, host, timeout)
@@ -169,8 +169,8 @@ class Session:
             raise AgentFailed(f"the agent began with {type(message).__name__.lower()}, not with hello")
         if message.protocol != PROTOCOL:
             raise AgentFailed(
-                f"the agent speaks protocol {message.protocol}, this console {PROTOCOL}: is another version of "
-                "the console half installed?"
+                f"the agent speaks protocol {message.protocol}, this console {PROTOCOL}: is another version "
+                "of the console half installed?"
             )
         self._greeting.set_result(message)
 

@@ -142,30 +142,35 @@ class ConsoleApp(App[None]):
         """This moment."""
         return self._clock(self.interval)
 
-    def tick(self) -> None:
-        """Takes the newest views, unless paused, and paints; what goes wrong is shown and ends nothing."""
+    def tick(self, *, is_early: bool = False) -> None:
+        """Takes the newest views, unless paused, and paints; what goes wrong is shown and ends nothing.
+
+        An early tick paints only when a host changed.
+        """
         if self._terminal is not None and is_gone(self._terminal):
             self.leave(129)
             return
+        before = self.scene
         try:
             if self._paused_at is None:
                 self.scene = self._scenes.take(self._fleet.views(), self.now())
             self.fault = ""
         except Exception as error:  # noqa: BLE001  the top of the tick's loop: shown in the header
             self.fault = f"{type(error).__name__}: {error}"
-        self.paint()
+        if not is_early or self.scene.hosts != before.hosts:
+            self.paint()
 
     def _early_tick(self) -> None:
         """Paints hosts soon after they first answer, as long as that is to be expected."""
-        views = self._fleet.views()
-        if any(view is not host.view for view, host in zip(views, self.scene.hosts, strict=True)):
-            self.tick()
-        is_waiting = any(view.link.state == "connecting" for view in views)
+        self.tick(is_early=True)
+        is_waiting = any(
+            host.view.link.state == "connecting" or host.view.unread for host in self.scene.hosts
+        )
         if self._early is not None and not (is_waiting and self.now().mono < self._early_until):
             self._early.stop()
 
     def paint(self) -> None:
-        """Draws the screen in front; a fault in drawing is shown in the header."""
+        """Draws the screen in front; a fault in drawing is shown in the header's place."""
         screen = next(
             (screen for screen in reversed(self.screen_stack) if isinstance(screen, ConsoleScreen)), None
         )
@@ -173,9 +178,8 @@ class ConsoleApp(App[None]):
             return
         try:
             screen.paint()
-        except Exception as error:  # noqa: BLE001  the top of the tick's loop: shown in the header
-            self.fault = f"{type(error).__name__}: {error}"
-            screen.paint_frame()
+        except Exception as error:  # noqa: BLE001  the top of the tick's loop: shown in the header's place
+            screen.show_fault(f"this screen could not be drawn: {type(error).__name__}: {error}")
 
     def paused_for(self) -> float | None:
         """Seconds since the screen was frozen; None while it is live."""
@@ -276,14 +280,18 @@ class ConsoleApp(App[None]):
 
     def _fatal_error(self) -> None:
         """Ends the app with a few words; Textual's own report prints local variables, secrets too."""
-        self._exit_renderables.append(Text(crash_report(self._exception)))
+        self._exit_renderables.append(_unwrapped(crash_report(self._exception)))
         self._close_messages_no_wait()
 
     def panic(self, *renderables: object) -> None:
         """Ends the app with the exit code of a failure; nothing is printed that was not written for it."""
         self._return_code = 1
-        self._exit_renderables.append(Text(crash_report(self._exception)))
+        self._exit_renderables.append(_unwrapped(crash_report(self._exception)))
         self._close_messages_no_wait()
+
+
+def _unwrapped(text: str) -> Text:
+    return Text(text, no_wrap=True, overflow="ignore")
 
 
 def crash_report(error: BaseException | None) -> str:

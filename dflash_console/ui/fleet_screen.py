@@ -14,8 +14,8 @@ from dflash_console.ui.drawing.masonry import Direction
 from dflash_console.ui.panel import HostChosen, Panel
 from dflash_console.ui.scene import matching
 from dflash_console.ui.screen import ConsoleScreen
-from dflash_console.ui.table import MOST_PANELS, Table
-from dflash_console.ui.wall import Wall
+from dflash_console.ui.table import MOST_PANELS, Arranged, Table
+from dflash_console.ui.wall import Scrolled, Wall
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -101,18 +101,29 @@ class FleetScreen(ConsoleScreen):
     def _filter_changed(self, event: Input.Changed) -> None:
         self.filter_text = event.value
         self.owner.paint()
-        self._hosts.reveal(self.owner.selected)
+        self.call_after_refresh(self._reveal)
 
     @on(Input.Submitted)
     def _close_filter(self) -> None:
         self._filter.display = False
         self.set_focus(None)
 
+    @on(Scrolled)
+    def _scrolled(self) -> None:
+        self.owner.paint()
+
+    @on(Arranged)
+    def _arranged(self) -> None:
+        self.call_after_refresh(self.owner.paint)
+
     @on(HostChosen)
     def _host_chosen(self, event: HostChosen) -> None:
         self._select(event.host_name)
         if event.is_opened:
             self.action_open()
+
+    def _reveal(self) -> None:
+        self._hosts.reveal(self.owner.selected)
 
     def _select(self, name: str) -> None:
         self.owner.selected = name

@@ -89,8 +89,16 @@ class SceneMaker:
     def _scene(self, view: HostView) -> HostScene:
         known = self._known.get(view.config.name)
         if known is None or known.view is not view:
-            known = self._known[view.config.name] = HostScene(view, findings_of(view))
+            known = self._known[view.config.name] = HostScene(view, _findings(view))
         return known
+
+
+def _findings(view: HostView) -> Sequence[Finding]:
+    try:
+        return findings_of(view)
+    except Exception as error:  # noqa: BLE001  one host's fault must not hide the others; it becomes a finding
+        text = f"could not be judged: {type(error).__name__}: {error}"
+        return [Finding("console_fault", "warning", "this console", text, "please report this")]
 
 
 def matching(hosts: Sequence[HostScene], filter_text: str) -> tuple[HostScene, ...]:

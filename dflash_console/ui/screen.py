@@ -8,6 +8,7 @@ from textual.screen import Screen
 
 from dflash_console.ui.actions import Place, footer_keys
 from dflash_console.ui.drawing.header import HeaderState, draw_footer, draw_header
+from dflash_console.ui.drawing.line import Row
 from dflash_console.ui.panel import Panel
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class ConsoleScreen(Screen[None]):
         )
         self.header.show([draw_header(owner.scene, state, width)])
         self.footer.show([draw_footer(footer_keys(self.place), width, hint)])
+
+    def show_fault(self, text: str) -> None:
+        """Puts what went wrong in the header's place."""
+        self.header.show([Row(self.size.width).add(" DFLASH ", "badge").add(f"  ✗ {text}", "bad").line()])
 
     def on_resize(self) -> None:
         """Draws for the new size, once the widgets know theirs."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from textual.containers import Container, VerticalScroll
+from textual.message import Message
 
 from dflash_console.ui.drawing.line import Line, Row
 from dflash_console.ui.drawing.masonry import Direction
@@ -17,13 +18,17 @@ if TYPE_CHECKING:
     from textual import events
     from textual.widget import Widget
 
-__all__ = ["MOST_PANELS", "Table"]
+__all__ = ["MOST_PANELS", "Arranged", "Table"]
 
 MOST_PANELS = 64
 """Fleets with more hosts than this are shown as a table."""
 
 _BESIDE = 150
 _BELOW = 36
+
+
+class Arranged(Message):
+    """The table's parts have other places now."""
 
 
 class _Rows(Panel):
@@ -57,7 +62,8 @@ class Table(Container):
     def paint(self, hosts: Sequence[HostScene], moment: Moment, selected: str) -> None:
         """Draws the rows in view and the selected host's panel."""
         self._names = [host.name for host in hosts]
-        self._arrange()
+        if self._arrange():
+            self.post_message(Arranged())
         width, height = self._rows.size
         if width < 8:
             return
@@ -80,11 +86,18 @@ class Table(Container):
         """Whether there is more than fits on the screen."""
         return len(self._names) > self._rows.size.height
 
-    def _arrange(self) -> None:
-        """The panel goes to the right where the screen is wide, below where it is only high, else away."""
+    def _arrange(self) -> bool:
+        """Puts the panel to the right where the screen is wide, below where it is only high, else away.
+
+        Says whether it is elsewhere than before.
+        """
         width, height = self.size
-        self.set_class(width >= _BESIDE, "-beside")
-        self.set_class(width < _BESIDE and height >= _BELOW, "-below")
+        place = "-beside" if width >= _BESIDE else "-below" if height >= _BELOW else "-alone"
+        if self.has_class(place):
+            return False
+        self.remove_class("-beside", "-below", "-alone")
+        self.add_class(place)
+        return True
 
     def move(self, selected: str, direction: Direction) -> str:
         """The host to select next."""

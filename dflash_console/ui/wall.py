@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from textual.containers import VerticalScroll
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.message import Message
 
 from dflash_console.ui.drawing.masonry import Box, Direction, assign, boxes, column_count, neighbour
 from dflash_console.ui.panel import HostPanel, Panel
@@ -16,7 +17,16 @@ from dflash_console.ui.scene import HostScene, Moment
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-__all__ = ["Wall"]
+__all__ = ["Scrolled", "Wall"]
+
+_NARROWEST = 16
+"""Cells; a panel narrower than this is not drawn."""
+_TURNS = 8
+"""Panels out of view are drawn once in so many ticks."""
+
+
+class Scrolled(Message):
+    """Other panels came into view."""
 
 
 class _Masonry(Layout):
@@ -29,7 +39,7 @@ class _Masonry(Layout):
     ) -> ArrangeResult:
         assert isinstance(parent, Wall)
         parent.pre_layout(self)
-        placed = parent.place(size.width)
+        placed = parent.place()
         return [WidgetPlacement(Region(*box), NULL_OFFSET, NULL_SPACING, panel) for panel, box in placed]
 
 
@@ -42,6 +52,9 @@ class Wall(VerticalScroll, can_focus=False):
         self._panels = {name: HostPanel(name) for name in names}
         self._shown: list[str] = list(names)
         self._assigned: tuple[int, ...] = ()
+        self._columns = 0
+        self._drawn_width = 0
+        self._turn = 0
 
     @property
     def layout(self) -> Layout:
@@ -53,18 +66,23 @@ class Wall(VerticalScroll, can_focus=False):
         return list(self._panels.values())
 
     def paint(self, hosts: Sequence[HostScene], moment: Moment, selected: str) -> None:
-        """Draws every host's panel; one that can't be drawn says so in its place."""
-        width = self._panel_width(len(hosts))
-        if width < 8:
-            return
+        """Draws the panels in view, and of the others some at each tick, so that their heights stay right."""
         names = [host.name for host in hosts]
         is_moved = names != self._shown
         if is_moved:
             self._show_only(names)
-        for host in hosts:
-            is_moved |= self._panels[host.name].paint(
-                host, width, moment, host.name == selected, self.size.height
-            )
+        width = self._inner_width() // column_count(self._inner_width(), len(names))
+        if width < _NARROWEST:
+            return
+        top, room = round(self.scroll_y), self.size.height
+        is_all_due = is_moved or width != self._drawn_width
+        self._drawn_width = width
+        self._turn = (self._turn + 1) % _TURNS
+        for number, (host, box) in enumerate(zip(hosts, self._boxes(), strict=True)):
+            is_seen = box.y < top + room and box.y + box.height > top
+            if is_seen or is_all_due or not box.height or number % _TURNS == self._turn:
+                panel = self._panels[host.name]
+                is_moved |= panel.paint(host, width, moment, host.name == selected, room)
         if is_moved:
             self.refresh(layout=True)
 
@@ -74,9 +92,14 @@ class Wall(VerticalScroll, can_focus=False):
         for name, panel in self._panels.items():
             panel.display = name in names
 
-    def _panel_width(self, panels: int) -> int:
-        width = self.scrollable_content_region.width
-        return width // column_count(width, panels)
+    def _inner_width(self) -> int:
+        return self.scrollable_content_region.width
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Has what came into view drawn."""
+        super().watch_scroll_y(old_value, new_value)
+        if round(old_value) != round(new_value):
+            self.post_message(Scrolled())
 
     @property
     def is_scrolled(self) -> bool:
@@ -85,14 +108,17 @@ class Wall(VerticalScroll, can_focus=False):
 
     # ---- places
 
-    def place(self, width: int) -> list[tuple[Panel, Box]]:
-        """Where each shown panel goes in a wall `width` cells wide."""
-        return [(self._panels[name], box) for name, box in zip(self._shown, self._boxes(width), strict=True)]
+    def place(self) -> list[tuple[Panel, Box]]:
+        """Where each shown panel goes."""
+        return [(self._panels[name], box) for name, box in zip(self._shown, self._boxes(), strict=True)]
 
-    def _boxes(self, width: int) -> list[Box]:
+    def _boxes(self) -> list[Box]:
+        width = self._inner_width()
         heights = [len(self._panels[name].lines) for name in self._shown]
         count = column_count(width, len(heights))
-        self._assigned = assign(heights, count, self._assigned, self.size.height)
+        before = self._assigned if count == self._columns else ()
+        self._columns = count
+        self._assigned = assign(heights, count, before, self.size.height)
         return boxes(heights, self._assigned, count, width)
 
     def move(self, selected: str, direction: Direction) -> str:
@@ -100,39 +126,42 @@ class Wall(VerticalScroll, can_focus=False):
         if selected not in self._shown:
             return self._shown[0] if self._shown else selected
         at = self._shown.index(selected)
-        placed = self._boxes(self.scrollable_content_region.width)
+        placed = self._boxes()
         if direction in ("up", "down") and self._scroll_within(placed[at], direction):
             return selected
         return self._shown[neighbour(placed, at, direction)]
 
     def _scroll_within(self, box: Box, direction: Direction) -> bool:
-        """Shows the rest of a panel that is longer than the screen; says whether there was one."""
-        height = self.size.height
-        top = round(self.scroll_y)
+        """Shows more of a panel that is longer than the screen; says whether there was more."""
+        height, top = self.size.height, round(self.scroll_y)
+        last = box.y + box.height - height
+        if last <= box.y or not box.y - height < top < box.y + box.height:
+            return False
         step = max(1, height // 2)
-        if box.height <= height:
+        target = min(top + step, last) if direction == "down" else max(top - step, box.y)
+        if target == top or (target > top) != (direction == "down"):
             return False
-        if direction == "down" and top + height < box.y + box.height:
-            target = min(top + step, box.y + box.height - height)
-        elif direction == "up" and top > box.y:
-            target = max(top - step, box.y)
-        else:
-            return False
-        self.scroll_to(y=target, animate=False)
+        self._scroll(target)
         return True
 
     def reveal(self, name: str) -> None:
-        """Scrolls as little as needed to have a host's panel on the screen, its top first."""
+        """Scrolls as little as needed to have a host's panel on the screen; of a long one, its top."""
         if name not in self._shown:
             return
-        box = self._boxes(self.scrollable_content_region.width)[self._shown.index(name)]
-        top, height = round(self.scroll_y), self.size.height
-        if box.y < top or box.height >= height:
-            if not box.y <= top < box.y + box.height or box.y > top:
-                self.scroll_to(y=box.y, animate=False)
-        elif box.y + box.height > top + height:
-            self.scroll_to(y=box.y + box.height - height, animate=False)
+        box = self._boxes()[self._shown.index(name)]
+        height, top = self.size.height, round(self.scroll_y)
+        last = box.y + box.height - height
+        if box.height > height:
+            if not box.y <= top <= last:
+                self._scroll(box.y)
+        elif top > box.y:
+            self._scroll(box.y)
+        elif top < last:
+            self._scroll(last)
 
     def page(self, direction: int) -> None:
         """Scrolls a screenful."""
-        self.scroll_to(y=round(self.scroll_y) + direction * max(1, self.size.height - 2), animate=False)
+        self._scroll(round(self.scroll_y) + direction * max(1, self.size.height - 2))
+
+    def _scroll(self, line: int) -> None:
+        self.scroll_to(y=line, animate=False, immediate=True)

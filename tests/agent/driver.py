@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from dflash_console.link.bundle import BOOT_COMMAND, bundle
-from dflash_console.model import Answer, FromAgent, Note, Sample
+from dflash_console.model import Answer, FromAgent, Note, Sample, decode_cell
 
 __all__ = ["PATIENCE", "SPEC", "Agent", "boot", "children_of", "is_gone", "run_sections"]
 
@@ -50,7 +50,7 @@ class Agent:
         self._stdout = process.stdout.fileno()
         self._data = b""
         self._numbers = itertools.count(1)
-        self._decoder: msgspec.json.Decoder[FromAgent] = msgspec.json.Decoder(FromAgent)
+        self._decoder: msgspec.json.Decoder[FromAgent] = msgspec.json.Decoder(FromAgent, dec_hook=decode_cell)
 
     def ask(self, do: str, **fields: object) -> int:
         """Send a request; its number."""
@@ -81,7 +81,9 @@ class Agent:
     def read(self) -> FromAgent:
         """The next message."""
         payload = self.read_raw()
-        assert payload is not None, "the agent has ended"
+        if payload is None:
+            errors = self.process.stderr.read().decode() if self.process.stderr is not None else ""
+            raise AssertionError(f"the agent has ended with {self.ended()}: {errors}")
         assert payload.isascii()
         return self._decoder.decode(payload)
 

@@ -11,12 +11,15 @@ import zlib
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from dflash_console.agent import boot as boot_module
+from dflash_console.agent.main import SECTIONS
 from dflash_console.link.bundle import BOOT_COMMAND, NO_PYTHON, bundle
-from dflash_console.model import Hello
-from tests.agent.driver import Agent, boot
+from dflash_console.model import Hello, Note
+from tests.agent.driver import PATIENCE, SPEC, Agent, boot, children_of, is_gone
 from tests.agent.environments import pythons
+from tests.waiting import until_sync
 
 NOISE = "printf 'Welcome to the machine'; echo; echo '!!! `quota` exceeded' $HOME; echo oops >&2\n"
 RC_FILES = {
@@ -85,6 +88,28 @@ def test_boots_on_every_python_from_3_8_up(minor: str) -> None:
     finally:
         agent.close()
     assert agent.ended() == 0
+
+
+@pytest.mark.parametrize("minor", [f"3.{minor}" for minor in range(8, 15)])
+def test_the_shipped_agent_reads_every_section_and_leaves_no_process(minor: str) -> None:
+    if minor not in pythons():
+        pytest.skip(f"no Python {minor} at hand")
+    agent = boot(pythons()[minor])
+    try:
+        agent.ask("watch", **{**SPEC, "paths": ["/etc"], "units": ["ssh.service", "user:a.service"]})
+        wanted = set(SECTIONS)
+        seen: set[int] = set()
+        while wanted:
+            message = agent.read()
+            assert not isinstance(message, Note), message.text
+            seen |= set(children_of(agent.process.pid))
+            wanted -= {name for name in wanted if getattr(message, name, UNSET) is not UNSET}
+        seen |= set(children_of(agent.process.pid))
+        agent.stdin.close()
+        assert agent.ended() == 0
+        until_sync(lambda: all(is_gone(pid) for pid in seen), PATIENCE, f"the children {seen} are gone")
+    finally:
+        agent.close()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dflash_console.agent.distributions import Distributions
 from dflash_console.agent.importing import Finder, search_path
 from dflash_console.agent.interpreter import Interpreter, read_interpreter
 from dflash_console.agent.look import Look
@@ -207,6 +208,43 @@ def test_the_systems_packages_are_seen_only_where_the_venv_sees_them(
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
     (site / "own.py").write_text("")
     agrees(tmp_path / "venv", ["own", "absent", *sorted(name for name in names if name)])
+
+
+@pytest.mark.parametrize("minor", list(pythons()))
+def test_versions_are_those_that_importlib_metadata_says(tmp_path: Path, minor: str) -> None:
+    site = make_venv(tmp_path / "venv", pythons()[minor])
+    lay("0.5.9", site)
+    (tmp_path / "more").mkdir()
+    (site / "more.pth").write_text(f"{tmp_path / 'more'}\n")
+    for folder, name in (
+        (site / "flashinfer_python-0.6.3.dist-info", "METADATA"),
+        (site / "torch-2.9.1+cu128.dist-info", "METADATA"),
+        (tmp_path / "more" / "torch-9.dist-info", "METADATA"),
+        (tmp_path / "more" / "legacy.egg-info", "PKG-INFO"),
+        (tmp_path / "more" / "older-0.3-py3.11.egg-info", "PKG-INFO"),
+    ):
+        folder.mkdir()
+        (folder / name).write_text(
+            f"Metadata-Version: 2.1\nName: x\nVersion: of {folder.name}\n\nVersion: no\n"
+        )
+    (site / "flat-1.egg-info").write_text("Name: flat\nVersion: 1.0\n")
+    names = ["sglang", "flashinfer-python", "Torch", "legacy", "older", "flat", "absent"]
+    code = f"""
+import importlib.metadata as m, json
+def version(name):
+    try:
+        return m.version(name)
+    except m.PackageNotFoundError:
+        return None
+print(json.dumps([version(name) for name in {names}]))
+"""
+    theirs = json.loads(subprocess.check_output([str(tmp_path / "venv/bin/python"), "-I", "-B", "-c", code]))
+    look = Look()
+    interpreter = read_interpreter(str(tmp_path / "venv"), look)
+    assert isinstance(interpreter, Interpreter)
+    ours = Distributions(search_path(interpreter, look).folders, look).versions(names)
+    assert [ours.get(name) for name in names] == theirs
+    assert None not in theirs[:-1]
 
 
 LAYOUT_CHOICES = {

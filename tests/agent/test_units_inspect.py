@@ -27,7 +27,8 @@ sys.stdin.read()
 
 
 def exec_start(command: str) -> str:
-    return f"{{ path={command.split()[0]} ; argv[]={command} ; ignore_errors=no ; pid=0 ; status=0/0 }}"
+    ran = "start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0"
+    return f"{{ path={command.split()[0]} ; argv[]={command} ; ignore_errors=no ; {ran} }}"
 
 
 def block(command: str = "", *, pid: int = 0, name: str = "x.service", **more: str) -> dict[str, str]:

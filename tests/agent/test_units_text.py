@@ -159,7 +159,7 @@ def test_a_commands_empty_lines_and_fake_properties_stay_inside_its_unit() -> No
 
 def test_a_command_that_never_closes_its_brace_breaks_nothing() -> None:
     blocks = parse_show("Id=a.service\n\nExecStart={ path=/x ; argv[]=/x\n\nId=b.service\n")
-    assert [block["Id"] for block in blocks] == ["a.service"]
+    assert [block["Id"] for block in blocks] == ["a.service", "b.service"]
 
 
 def test_of_several_commands_the_first_counts() -> None:

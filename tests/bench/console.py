@@ -18,6 +18,7 @@ import tomli_w
 from dflash_console.model import PROTOCOL, Sample
 from tests.bench.table import Row
 from tests.bench.terminal import Terminal
+from tests.hosts.commands import sh
 from tests.hosts.fleet import Fleet
 from tests.hosts.layout import put
 from tests.hosts.watching import config_file, watching
@@ -31,6 +32,7 @@ AIMS = {2: 2.0, 64: 6.0, 256: 15.0}
 """Hosts to the most that they may cost, in percent of a core."""
 LAG_AIM = 100.0
 REPLAY = "/root/replay"
+BARE = "asyncssh and json alone, nothing shown"
 
 
 def measure_start(fleet: Fleet) -> list[Row]:
@@ -139,11 +141,18 @@ def _measure(fleet: Fleet, count: int, aim: float) -> list[Row]:
             before = _ask(terminal, report)
             terminal.drain(MEASURE)
             after = _ask(terminal, report)
+    bare = _bare(fleet, count)
     share = 100 * (after["cpu"] - before["cpu"]) / (after["at"] - before["at"])
     return [
-        Row(f"console CPU, {count} hosts at 1 Hz", share, "% of a core", aim),
+        Row(f"console CPU, {count} hosts at 1 Hz", share, "% of a core", aim, BARE, bare),
         Row(f"console worst loop lag, {count} hosts", 1000 * after["worst"], "ms", LAG_AIM),
     ]
+
+
+def _bare(fleet: Fleet, count: int) -> float:
+    """The same hosts received and decoded by asyncssh and json, in percent of a core."""
+    words = [fleet.slot.folder, count, MEASURE, REPLAY, *(host.address for host in fleet)]
+    return float(sh(sys.executable, "-m", "tests.bench.bare", *words, timeout=300))
 
 
 def _all_up(fleet: Fleet, terminal: Terminal, count: int) -> bool:

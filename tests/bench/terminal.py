@@ -27,6 +27,7 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a second start finds its modules compiled
         self.process = subprocess.Popen(
             command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, env=environment
         )

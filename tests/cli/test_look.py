@@ -90,7 +90,7 @@ def test_a_port_where_nothing_listens_is_unreachable(tmp_path: Path) -> None:
     code, (here, gone), seconds = answer(tmp_path, tables)
     assert code == 3
     assert (here["link"]["state"], gone["link"]["state"]) == ("up", "unreachable")
-    assert "refused" in gone["link"]["detail"].lower()
+    assert "refuses connections" in gone["link"]["detail"]
     assert seconds < 15
 
 

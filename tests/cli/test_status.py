@@ -114,7 +114,7 @@ def test_a_host_that_is_still_being_reached_at_the_end_is_unreachable() -> None:
             raise AssertionError
 
     (answer,), seconds = seen(Never(), "ct200")
-    assert (answer.link.state, answer.link.detail) == ("unreachable", "no answer in 10 s")
+    assert (answer.link.state, answer.link.detail) == ("unreachable", "not reached in 10 s")
     assert seconds == pytest.approx(LIMIT)
 
 

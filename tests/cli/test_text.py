@@ -88,7 +88,7 @@ def test_a_host_that_was_not_reached_says_why_and_what_to_try() -> None:
     text = text_of(view(link=LinkStatus("unreachable", "connection refused"), snapshot=None))
     assert text.splitlines() == [
         "ct200  target  ✗ unreachable",
-        "✗ critical link: can't be reached: connection refused",
+        "✗ critical link: connection refused",
         "           -> try: ssh ct200",
     ]
 

@@ -5,20 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 
 import msgspec
 
 from dflash_console.config import Config, ConsoleConfig, HostConfig, PackageConfig
 from dflash_console.errors import Unreachable
 from dflash_console.fleet import Fleet, HostView, Pace
-from dflash_console.model import GpuReport, Note, Sample
+from dflash_console.model import GpuReport, Note, Sample, WatchSpec
 from tests import pictures
-
-
-@dataclass
-class Pong:
-    latency_ms: float = 2.04
 
 
 class Agent:
@@ -29,15 +23,20 @@ class Agent:
         self.answers_pings = True
         self.is_closed = False
         self.requests: list[str] = []
+        self.spec: WatchSpec | None = None
         self.at = 1_700_000_000.0
 
-    async def ping(self) -> Pong:
-        if not self.answers_pings:
-            await asyncio.Event().wait()
-        return Pong()
+    async def watch(self, spec: WatchSpec) -> None:
+        self.spec = spec
 
     async def request(self, do: str, timeout: float) -> msgspec.Raw:  # noqa: ASYNC109 - as in the link
-        self.requests.append(do)
+        if do == "ping" and not self.answers_pings:
+            await asyncio.sleep(timeout)
+            raise Unreachable(f"no answer to `ping` in {timeout:.0f} s")
+        if do == "ping":
+            await asyncio.sleep(0.002)
+        else:
+            self.requests.append(do)
         return msgspec.Raw(b"null")
 
     async def messages(self) -> AsyncIterator[Sample | Note]:
@@ -72,22 +71,15 @@ class Network:
         self.stuck: set[str] = set()
         self.agents: dict[str, list[Agent]] = defaultdict(list)
         self.tries: dict[str, list[float]] = defaultdict(list)
-        self.open_now = 0
-        self.most_open = 0
 
     async def open(self, host: HostConfig) -> Agent:
         self.tries[host.name].append(asyncio.get_running_loop().time())
-        self.open_now += 1
-        self.most_open = max(self.most_open, self.open_now)
-        try:
-            await asyncio.sleep(0.1)
-            if host.name in self.stuck:
-                await asyncio.sleep(8.0)
-                raise Unreachable("no answer in 8 s")
-            if host.name in self.down:
-                raise self.down[host.name]
-        finally:
-            self.open_now -= 1
+        await asyncio.sleep(0.1)
+        if host.name in self.stuck:
+            await asyncio.sleep(8.0)
+            raise Unreachable("no answer in 8 s")
+        if host.name in self.down:
+            raise self.down[host.name]
         agent = Agent()
         self.agents[host.name].append(agent)
         return agent

@@ -66,22 +66,11 @@ def test_dead_hosts_do_not_hold_the_living_up() -> None:
         scene.network.stuck.update(dead)
         began = scene.now
         await scene.until_up("alive")
-        assert scene.now - began < 6.5
+        assert scene.now - began < 0.2
         for name in dead:
             await scene.until_state(name, "unreachable")
 
     tell(story, *dead, "alive")
-
-
-def test_at_most_eight_connects_start_at_once() -> None:
-    names = [f"host{number}" for number in range(64)]
-
-    async def story(scene: Scene) -> None:
-        for name in names:
-            await scene.until_up(name)
-        assert scene.network.most_open == 8
-
-    tell(story, *names)
 
 
 def test_an_unknown_name_is_a_key_error() -> None:

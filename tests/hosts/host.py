@@ -100,6 +100,8 @@ class Host:
         until_sync(lambda: cgroup.remove(self._machine), 30, f"no process of {self.name} is left")
         self._nspawn.wait(30)
         self._nspawn = None
+        # The kernel keeps the dead host's network while it tries to send what was left in its sockets.
+        sh("ip", "link", "del", self._link, check=False)
         self._is_cut = self._is_frozen = False
 
     @property

@@ -155,7 +155,7 @@ async def test_a_tree_that_is_replaced_is_read_anew(tmp_path: Path, hosts: Fleet
 
 async def test_the_venv_of_a_watched_unit_is_found_by_its_interpreter(tmp_path: Path, hosts: Fleet) -> None:
     host = hosts["ct129"]
-    venv = "/srv/serving/env-of-a-unit"
+    venv = "/var/lib/a/b/serving"
     lay_venv(host, venv)
     host.write(
         "/etc/systemd/system/dflash-other.service", f"[Service]\nExecStart={venv}/bin/python3 -c 'input()'\n"

@@ -182,10 +182,15 @@ async def watching(config: Config | Path, pace: Pace = PACE) -> AsyncIterator[Wa
     """Runs the console's fleet for the length of the block."""
     fleet = ConsoleFleet(load(config, {}) if isinstance(config, Path) else config, pace=pace)
     watch = Watching(fleet)
-    async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(fleet.run()), tasks.create_task(watch.record())]
-        try:
-            yield watch
-        finally:
-            for task in running:
-                task.cancel()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(fleet.run()), tasks.create_task(watch.record())]
+            try:
+                yield watch
+            finally:
+                for task in running:
+                    task.cancel()
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:  # a test's own failure, said plainly
+            raise group.exceptions[0] from None
+        raise

@@ -7,13 +7,20 @@ import ctypes
 
 import pynvml
 
-from .codes import ARGUMENT_VERSION_MISMATCH, FUNCTION_NOT_FOUND, ODD_ANSWER, Fault, fault
+from .codes import (
+    ARGUMENT_VERSION_MISMATCH,
+    FUNCTION_NOT_FOUND,
+    INSUFFICIENT_SIZE,
+    ODD_ANSWER,
+    Fault,
+    fault,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-__all__ = ["Versions", "call", "field_value", "text_of"]
+__all__ = ["ProcessList", "Versions", "call", "field_value", "text_of"]
 
 VALUE_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """nvmlValueType_t -> member of the union; reading another one gives garbage."""
@@ -49,6 +56,40 @@ class Versions:
             if not is_unknown or len(self._functions) == 1:
                 return answer
             del self._functions[0]
+
+
+class _ProcessInfo(ctypes.Structure):
+    """nvmlProcessInfo_v2_t, which is also that of the v3 calls."""
+
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("memory", ctypes.c_ulonglong),
+        ("instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
+class ProcessList:
+    """A call that lists a GPU's processes, as tuples of pid, bytes and MIG instance. pynvml asks twice each
+    time, for the length and for the list; this one asks with room for as many as there were, and some
+    more."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._room = (_ProcessInfo * 16)()
+
+    def __call__(self, handle: Any) -> list[tuple[int, int, int]]:
+        """The processes now. Raises NVMLError."""
+        function = pynvml._nvmlGetFunctionPointer(self._name)
+        while True:
+            count = ctypes.c_uint(len(self._room))
+            number = function(handle, ctypes.byref(count), self._room)
+            if number != INSUFFICIENT_SIZE:
+                break
+            self._room = (_ProcessInfo * (count.value * 2 + 16))()
+        if number:
+            raise pynvml.NVMLError(number)
+        return [(found.pid, found.memory, found.instance) for found in self._room[: count.value]]
 
 
 def text_of(name: str, *handle: Any) -> Any:

@@ -11,6 +11,7 @@ UNINITIALIZED = 1
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 NOT_FOUND = 6
+INSUFFICIENT_SIZE = 7
 DRIVER_NOT_LOADED = 9
 LIBRARY_NOT_FOUND = 12
 FUNCTION_NOT_FOUND = 13
@@ -30,7 +31,7 @@ ERRORS = {
     NOT_SUPPORTED: ("unsupported", "not supported"),
     NO_PERMISSION: ("permission", "insufficient permissions"),
     NOT_FOUND: ("not_found", "not found"),
-    7: ("error", "insufficient size"),
+    INSUFFICIENT_SIZE: ("error", "insufficient size"),
     8: ("error", "external power cables are not attached"),
     DRIVER_NOT_LOADED: ("not_found", "the NVIDIA driver is not loaded"),
     10: ("error", "timeout"),

@@ -36,7 +36,8 @@ SLOW_PACE = 5.0
 """Seconds between two readings of what changes seldom."""
 
 RARE_PACE = 60.0
-"""Seconds between two readings of what nearly never changes, or costs much (MIG mode alone is 160 microseconds)."""
+"""Seconds between two readings of what nearly never changes, or costs much (MIG mode alone is 160
+microseconds)."""
 
 HANDLE_PACE = 10.0
 """Seconds between two attempts to get the handle of a GPU that fails."""
@@ -66,13 +67,15 @@ class Device:
         self._nvml = nvml
         self._handle: Any = None
         self._handle_fault: Fault | None = None
-        self._handle_at = 0.0
+        self._handle_at: float | None = None
         self._identity: Row = {}
+        self._graphics: list[tuple[int, int, int]] = []
         self._slow: Row = {}
         self._slow_at = slow_at
         self._rare_at = 0.0
         self._slow_faults: dict[str, Fault] = {}
         self._faults: dict[str, Fault] = {}
+        self._is_sluggish = False
         self._asleep_until = 0.0
         self._asleep_detail = ""
 
@@ -91,9 +94,9 @@ class Device:
             self._faults = {health.HANDLE: self._handle_fault}
             return self._empty_row(self._handle_fault.missing, *health.judge(self._faults, {}))
         began = time.monotonic()
-        before, self._faults = self._faults, {}
+        before, self._faults = _numbers(self._faults), {}
         fast = self._read_fast()
-        if anew or not self._slow or self._faults != before:
+        if anew or not self._slow or _numbers(self._faults) != before:
             self._rare_at = now
         if now >= min(self._rare_at, self._slow_at):
             self._refresh_slow(now)
@@ -102,24 +105,27 @@ class Device:
             row["utilization"] = missing("unsupported", "MIG: not defined")
         row["health"], row["health_detail"] = health.judge({**self._slow_faults, **self._faults}, row)
         has_answered = any(name not in self._faults for name in health.VITAL)
-        row["good_at"] = time.time() if has_answered else None
+        row["good_at"] = round(time.time(), 3) if has_answered else None
         self._mind(now, time.monotonic() - began)
         return row
 
     def _take_handle(self, now: float, anew: bool) -> None:
-        is_wanted = self._handle is None or any(
-            found.number in SPOILS_HANDLE for found in self._faults.values()
-        )
-        is_due = anew or self._handle_at == 0.0 or now - self._handle_at >= HANDLE_PACE
-        if not (is_wanted and is_due):
+        """Get the handle when there is none or it may be worthless; the second time in a row at a pace."""
+        is_spoilt = any(found.number in SPOILS_HANDLE for found in self._faults.values())
+        if self._handle is not None and not is_spoilt:
+            self._handle_at = None
             return
-        answer = call(pynvml.nvmlDeviceGetHandleByIndex, self.index)
-        self._handle_at = now
-        is_fault = isinstance(answer, Fault)
-        self._handle, self._handle_fault = (None, answer) if is_fault else (answer, None)
+        if anew or self._handle_at is None or now - self._handle_at >= HANDLE_PACE:
+            answer = call(pynvml.nvmlDeviceGetHandleByIndex, self.index)
+            self._handle_at = now
+            is_fault = isinstance(answer, Fault)
+            self._handle, self._handle_fault = (None, answer) if is_fault else (answer, None)
 
     def _mind(self, now: float, took: float) -> None:
-        if took > SLUGGISH:
+        """Leave a GPU alone that takes too long: at once when it failed, else when it does so twice in a
+        row."""
+        was_sluggish, self._is_sluggish = self._is_sluggish, took > SLUGGISH
+        if self._is_sluggish and (was_sluggish or any(name in self._faults for name in health.VITAL)):
             self._asleep_until = now + took + SLUGGISH_PAUSE
             self._asleep_detail = f"took {took:.0f} s to answer, now left alone for {SLUGGISH_PAUSE:.0f} s"
 
@@ -168,13 +174,12 @@ class Device:
 
     def _read_processes(self, row: Row) -> None:
         compute = self._nvml.compute(self._handle)
-        graphics = self._nvml.graphics(self._handle)
         row["hidden_memory"] = 0
         if isinstance(compute, Fault):
             row["processes"] = self._keep("processes", compute)
             return
-        listed = [("compute", compute), ("graphics", [] if isinstance(graphics, Fault) else graphics)]
-        row["processes"] = found = processes.merged(listed, row["memory_total"])
+        found = processes.merged([("compute", compute), ("graphics", self._graphics)], row["memory_total"])
+        row["processes"] = found
         if isinstance(row["memory_used"], int):
             row["hidden_memory"] = processes.hidden_memory(row["memory_used"], row["memory_reserved"], found)
 
@@ -185,6 +190,8 @@ class Device:
         if now >= self._rare_at:
             self._rare_at = now + RARE_PACE
             self._read_identity()
+        graphics = self._nvml.graphics(self._handle)
+        self._graphics = [] if isinstance(graphics, Fault) else graphics
         self._slow = self._read_slow()
         self._slow_faults, self._faults = self._faults, fast_faults
         if now >= self._slow_at:
@@ -254,6 +261,10 @@ class Device:
 
     def _flag(self, name: str, answer: Any) -> Any:
         return self._keep(name, answer if isinstance(answer, Fault) else bool(answer))
+
+
+def _numbers(faults: dict[str, Fault]) -> dict[str, int]:
+    return {name: found.number for name, found in faults.items()}
 
 
 def _bus_of(handle: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from .codes import (
     GPU_NOT_FOUND,
     LOST,

@@ -6,11 +6,7 @@ from __future__ import annotations
 import os
 import re
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-__all__ = ["Kernel", "KernelGpu", "KernelView", "driver_version", "normal_bus", "process_state"]
+__all__ = ["Kernel", "KernelGpu", "KernelView", "driver_version", "normal_bus", "waiting_process"]
 
 NVIDIA = "0x10de"
 DISPLAY = "0x03"
@@ -136,13 +132,21 @@ def _whole_uuid(text: str | None) -> str | None:
     return text if text and "?" not in text else None
 
 
-def process_state(pid: int) -> dict[str, Any]:
-    """`state` (a letter, `D` is uninterruptible) and `wchan` (where in the kernel it waits) of a process;
-    those of its child when it waits for one. Empty texts when it is gone."""
-    children = _text(f"/proc/{pid}/task/{pid}/children").split()
-    if children:
-        pid = int(children[0])
-    stat = _text(f"/proc/{pid}/stat")
-    state = stat.rpartition(")")[2].split()[:1]
-    wchan = _text(f"/proc/{pid}/wchan").strip("\0\n ")
-    return {"pid": pid, "state": state[0] if state else "", "wchan": "" if wchan == "0" else wchan}
+class ProcessState:
+    """A process as the kernel has it: `state` is a letter (`D` is uninterruptible), `wchan` where in the
+    kernel it waits; both empty when it is gone or does not wait."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.state = (_text(f"/proc/{pid}/stat").rpartition(")")[2].split() or [""])[0]
+        self.wchan = _text(f"/proc/{pid}/wchan").strip("0\0\n ")
+
+
+def waiting_process(pid: int) -> ProcessState:
+    """The process that keeps `pid` from going on: itself, or the program that it started and waits for."""
+    state = ProcessState(pid)
+    if state.state != "D":
+        children = _text(f"/proc/{pid}/task/{pid}/children").split()
+        if children:
+            return ProcessState(int(children[0]))
+    return state

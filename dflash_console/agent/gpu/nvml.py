@@ -7,7 +7,7 @@ import os
 
 import pynvml
 
-from .calls import Versions, call, text_of
+from .calls import ProcessList, Versions, call, text_of
 from .codes import UNINITIALIZED, Fault, fault
 from .device import SLOW_PACE, Device
 
@@ -44,6 +44,11 @@ def _temperature_v(handle: Any) -> int:
     return int(pynvml.nvmlDeviceGetTemperatureV(handle, pynvml.NVML_TEMPERATURE_GPU))
 
 
+def _process_list(kind: str) -> Versions:
+    name = f"nvmlDeviceGet{kind}RunningProcesses_v"
+    return Versions(ProcessList(f"{name}3"), ProcessList(f"{name}2"))
+
+
 class Nvml:
     """NVML, initialized and kept: opening it anew can take seconds a GPU.
 
@@ -63,12 +68,8 @@ class Nvml:
         self.reasons = Versions(
             pynvml.nvmlDeviceGetCurrentClocksEventReasons, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons
         )
-        self.compute = Versions(
-            pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetComputeRunningProcesses_v2
-        )
-        self.graphics = Versions(
-            pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3, pynvml.nvmlDeviceGetGraphicsRunningProcesses_v2
-        )
+        self.compute = _process_list("Compute")
+        self.graphics = _process_list("Graphics")
         self._devices: list[Device] = []
 
     def close(self) -> None:

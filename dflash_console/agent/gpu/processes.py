@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..procs import read_process
+import time
+
+from ..procs import read_process, start_ticks
 from ..section import missing
 
 TYPE_CHECKING = False
@@ -11,9 +13,13 @@ if TYPE_CHECKING:
 
     Process = dict[str, Any]
 
-__all__ = ["Enricher", "hidden_memory", "merged", "most_pid"]
+__all__ = ["Enricher", "hidden_memory", "merged"]
 
 NOT_AVAILABLE = (1 << 64) - 1
+UNKNOWN_MEMORY = missing("unsupported", "not available")
+MOST_MEMORY = 1 << 50
+MOST_PID = 1 << 22
+"""The kernel's own limit for /proc/sys/kernel/pid_max; ours says nothing of pids of another namespace."""
 MEBIBYTE = 1 << 20
 
 NOISE = 256 * MEBIBYTE
@@ -22,56 +28,43 @@ NOISE = 256 * MEBIBYTE
 NOISE_WITH_RESERVED = 1024 * MEBIBYTE
 """The same where the driver counts what it reserves (640 MiB on the cards known) as used."""
 
-LOOKS_PACE = 3.0
-"""Seconds for which a process that was looked up is taken to be the same one."""
+SAME = 3.0
+"""Seconds for which a pid that holds a GPU is taken to be the same process."""
 
-
-def most_pid() -> int:
-    """The largest pid that this kernel gives."""
-    try:
-        with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 1 << 22
+FRESH = 2.0
+SETTLED = 60.0
+"""Seconds for which what /proc told is reused: of a process younger than a minute, of others."""
 
 
 def merged(
-    listed: Iterable[tuple[str, Iterable[Any]]], memory_total: object, highest_pid: int = 1 << 22
+    listed: Iterable[tuple[str, Iterable[tuple[int, int, int]]]], memory_total: object
 ) -> list[Process] | dict[str, str]:
-    """One entry a process, by pid, of the driver's lists (`compute` or `graphics`, records with pid,
-    usedGpuMemory and gpuInstanceId). A process in both lists is compute with the larger figure; its parts
-    on several MIG instances add up. A list with an impossible pid or figure is Missing as a whole: some
-    drivers shift the records' members.
+    """One entry a process, by pid, of the driver's lists: their kind (`compute` or `graphics`) and tuples
+    of pid, bytes and MIG instance. A process in both lists is compute with the larger figure; its parts on
+    several MIG instances add up. A list with an impossible pid or figure is Missing as a whole: some
+    drivers shift the records' members against each other.
     """
-    most = memory_total if isinstance(memory_total, int) else 1 << 50
-    parts: dict[int, dict[int, Process]] = {}
+    most = memory_total if isinstance(memory_total, int) else MOST_MEMORY
+    kinds: dict[int, str] = {}
+    parts: dict[tuple[int, int], int] = {}
     for kind, records in listed:
-        for record in records:
-            memory = record.usedGpuMemory
-            if memory is None or memory == NOT_AVAILABLE:
-                memory = missing("unsupported", "not available")
+        for pid, memory, instance in records:
+            if not 0 < pid <= MOST_PID:
+                return missing("error", f"process list unreliable: pid {pid}")
+            if memory == NOT_AVAILABLE:
+                memory = -1
             elif memory > most:
-                return missing("error", f"process list unreliable: {memory} bytes of pid {record.pid}")
-            if not 0 < record.pid <= highest_pid:
-                return missing("error", f"process list unreliable: pid {record.pid}")
-            instances = parts.setdefault(record.pid, {})
-            known = instances.get(record.gpuInstanceId)
-            if known is None:
-                instances[record.gpuInstanceId] = {"pid": record.pid, "memory": memory, "kind": kind}
-            elif not isinstance(memory, dict) and (
-                isinstance(known["memory"], dict) or memory > known["memory"]
-            ):
-                known["memory"] = memory
-    return [_sum(list(parts[pid].values())) for pid in sorted(parts)]
-
-
-def _sum(instances: list[Process]) -> Process:
-    total = instances[0]
-    for other in instances[1:]:
-        if isinstance(total["memory"], dict) or isinstance(other["memory"], dict):
-            continue
-        total["memory"] += other["memory"]
-    return total
+                return missing("error", f"process list unreliable: {memory} bytes of pid {pid}")
+            kinds.setdefault(pid, kind)
+            parts[pid, instance] = max(memory, parts.get((pid, instance), -1))
+    totals: dict[int, int] = {}
+    for (pid, _), memory in parts.items():
+        known = totals.get(pid, -1)
+        totals[pid] = max(memory, known) if min(memory, known) < 0 else memory + known
+    return [
+        {"pid": pid, "memory": total if total >= 0 else UNKNOWN_MEMORY, "kind": kinds[pid]}
+        for pid, total in sorted(totals.items())
+    ]
 
 
 def hidden_memory(used: int, reserved: object, found: list[Process] | dict[str, str]) -> int:
@@ -85,30 +78,54 @@ def hidden_memory(used: int, reserved: object, found: list[Process] | dict[str, 
 
 class Enricher:
     """Adds what /proc knows (user, command, start, venv, unit) to the processes of GPU rows. `look` gives
-    the facts of a pid, None when it is not in this PID namespace."""
+    the facts of a pid, None when it is not in this PID namespace; `started` tells one process of a pid from
+    the next."""
 
-    def __init__(self, look: Callable[[int], Process | None] = read_process) -> None:
+    def __init__(
+        self,
+        look: Callable[[int], Process | None] = read_process,
+        started: Callable[[int], int | None] = start_ticks,
+    ) -> None:
         self._look = look
-        self._known: dict[int, tuple[float, Process]] = {}
+        self._started = started
+        self._known: dict[int, _Known] = {}
 
     def add(self, rows: Iterable[dict[str, Any]], now: float) -> None:
         """Completes the processes of all rows in place; forgets those that hold no GPU any more."""
-        seen: dict[int, tuple[float, Process]] = {}
+        seen: dict[int, _Known] = {}
         for row in rows:
             found = row["processes"]
             if isinstance(found, dict):
                 continue
             for process in found:
                 pid = process["pid"]
-                known = seen.get(pid) or self._known.get(pid)
-                if known is None or now >= known[0]:
-                    known = (now + LOOKS_PACE, _facts(self._look(pid)))
-                seen[pid] = known
-                process.update(known[1])
+                known = seen.get(pid)
+                if known is None:
+                    known = seen[pid] = self._current(pid, self._known.get(pid), now)
+                process.update(known.facts)
         self._known = seen
 
+    def _current(self, pid: int, known: _Known | None, now: float) -> _Known:
+        if known is not None and now < known.same_until:
+            return known
+        started = self._started(pid)
+        if known is None or started != known.started or now >= known.read_until:
+            known = _Known(started, self._look(pid), now)
+        known.same_until = now + SAME
+        return known
 
-def _facts(told: Process | None) -> Process:
-    if told is None:
-        return {"command": missing("not_found", "not visible here")}
-    return {key: told[key] for key in ("user", "command", "started", "venv", "unit")}
+
+class _Known:
+    """A process that holds a GPU."""
+
+    __slots__ = ("facts", "read_until", "same_until", "started")
+
+    def __init__(self, started: int | None, told: Process | None, now: float) -> None:
+        self.started = started
+        self.same_until = now
+        if told is None:
+            self.facts: Process = {"command": missing("not_found", "not visible here")}
+            self.read_until = now + FRESH
+            return
+        self.facts = {key: told[key] for key in ("user", "command", "started", "venv", "unit")}
+        self.read_until = now + (SETTLED if time.time() - told["started"] > 60 else FRESH)

@@ -3,6 +3,7 @@ reason."""
 
 from __future__ import annotations
 
+import gc
 import time
 
 from ..section import missing
@@ -36,11 +37,17 @@ def serve(channel: Channel, progress: Any, root: str) -> None:
     everything is to be read anew. Ends by itself when only a new process can read on; the parent starts one
     at once."""
     reader = Reader(progress, Kernel(root))
+    is_first = True
     for anew in channel.receive():
         report = reader.read(bool(anew))
         if reader.is_outdated:
             return
         channel.send(report)
+        if is_first:
+            # What lives now lives to the end: the collector need not look at it again.
+            is_first = False
+            gc.collect()
+            gc.freeze()
 
 
 class Reader:
@@ -179,7 +186,7 @@ class Reader:
             "passed_through": len(view.passed_through),
             "passed_through_buses": list(view.passed_through),
             "trouble": trouble,
-            "read_at": time.time(),
+            "read_at": round(time.time(), 3),
         }
 
 

@@ -19,6 +19,9 @@ IDENTITY = ("uuid", "bus", "name", "memory_total")
 VALUES = ("utilization", "memory_used", "temperature", "power", "power_limit", "processes")
 """With IDENTITY, the keys that model.Gpu has no default for, and the processes."""
 
+NOT_LISTED = "on the PCI bus, not listed by the driver: see the kernel log for why it failed to start"
+NOT_LISTED_ANY_MORE = "no longer listed by the driver: it has fallen off the bus or was removed"
+
 USABLE = ("ok", "attention")
 
 
@@ -44,11 +47,13 @@ def identified(rows: Iterable[Row], gpus: Iterable[KernelGpu], trouble: dict[str
         return rows
     for index, gpu in enumerate(unlisted, len(rows)):
         if trouble is not None:
-            why, detail = trouble, trouble["detail"]
+            row = bare_row(index, trouble, "unreadable", trouble["detail"])
+        elif gpu.driver == "nvidia":
+            row = bare_row(index, missing("lost", NOT_LISTED), "lost", NOT_LISTED)
         else:
-            detail = "on the PCI bus, not listed by the driver" if gpu.driver else "no driver is bound to it"
-            why = missing("not_found", detail)
-        rows.append({**bare_row(index, why, "unreadable", detail), **_told(gpu)})
+            detail = f"bound to {gpu.driver}" if gpu.driver else "no driver is bound to it"
+            row = bare_row(index, missing("not_found", detail), "unreadable", detail)
+        rows.append({**row, **_told(gpu)})
     return rows
 
 
@@ -58,10 +63,11 @@ def _told(gpu: KernelGpu) -> Row:
 
 
 class Rows:
-    """The last good row of every GPU seen, by UUID (else bus)."""
+    """The last good row of every GPU seen, by UUID (else bus), and the rows that were last shown."""
 
     def __init__(self) -> None:
         self._good: dict[str, Row] = {}
+        self._shown: list[Row] = []
 
     def keep(
         self, fresh: Iterable[Row], passed_through: Iterable[str], trouble: dict[str, str] | None
@@ -69,65 +75,77 @@ class Rows:
         """All GPUs known, by index: the fresh rows, failing ones completed from the last good one, and
         those that are listed no more. One that was given to a virtual machine is not ours any more and is
         forgotten."""
+        self._forget(passed_through)
         fresh = list(fresh)
-        for key in [key for key, row in self._good.items() if row["bus"] in passed_through]:
-            del self._good[key]
-        taken = {key for key in map(_key, fresh) if key is not None}
+        taken = {_key(row) for row in fresh}
         rows = []
         for row in fresh:
             key = _key(row)
-            if row["health"] not in USABLE:
-                key = key if key in self._good else self._key_of_index(row, taken)
-                row = self._completed(row, key)
-            elif key is not None:
-                self._good[key] = row
-            if key is not None:
-                taken.add(key)
+            if row["health"] in USABLE:
+                if key is not None:
+                    self._good[key] = row
+            else:
+                good = self._good.get(key) if key is not None else None
+                good = good or self._same_place(row, taken)
+                if good is not None:
+                    taken.add(_key(good))
+                    row = _completed(row, good)
             rows.append(row)
         used = {row["index"] for row in rows}
-        for key in self._good.keys() - taken:
-            rows.append(self._unlisted(self._good[key], trouble, used))
-        return sorted(rows, key=lambda row: row["index"])
+        rows += [_unlisted(good, trouble, used) for key, good in self._good.items() if key not in taken]
+        self._shown = sorted(rows, key=_index)
+        return self._shown
+
+    def _forget(self, buses: Iterable[str]) -> None:
+        for key in [key for key, good in self._good.items() if good["bus"] in buses]:
+            del self._good[key]
 
     def all_without_values(self, stuck: int | None, why: dict[str, str]) -> list[Row]:
-        """All GPUs known while the driver hangs: on the one of index `stuck`, when that is known."""
+        """The rows shown last, while the driver hangs: on the one of index `stuck`, when that is known. A GPU
+        that was lost before stays lost."""
         rows = []
-        for good in self._good.values():
-            is_stuck = stuck is None or good["index"] == stuck
+        for row in self._shown:
+            is_stuck = stuck is None or row["index"] == stuck
             health = "hung" if is_stuck else "unreadable"
             detail = why["detail"] if is_stuck else f"not read: the driver hangs on GPU {stuck}"
-            rows.append(_worthless(good, good["index"], why, health, detail))
-        return sorted(rows, key=lambda row: row["index"])
+            is_lost = row["health"] in ("lost", "reset_required")
+            rows.append(row if is_lost else _worthless(row, row["index"], why, health, detail))
+        return rows
 
-    def _key_of_index(self, row: Row, taken: set[str]) -> str | None:
-        """The GPU that this failing one was, by its place: no other row of now may have claimed it."""
+    def _same_place(self, row: Row, taken: set[str | None]) -> Row | None:
+        """The GPU that a failing one without UUID was, by its bus, else its index; no other row of now may
+        have claimed it."""
+        by = "bus" if isinstance(row["bus"], str) else "index"
         for key, good in self._good.items():
-            is_same_bus = not isinstance(row["bus"], str) or row["bus"] == good["bus"]
-            if good["index"] == row["index"] and key not in taken and is_same_bus:
-                return key
+            if good[by] == row[by] and key not in taken:
+                return good
         return None
 
-    def _completed(self, row: Row, key: str | None) -> Row:
-        good = self._good.get(key) if key is not None else None
-        if good is None:
-            return row
-        known = {name: good[name] for name in IDENTITY if isinstance(row[name], dict)}
-        return {**row, **known, "good_at": row["good_at"] or good["good_at"]}
 
-    def _unlisted(self, good: Row, trouble: dict[str, str] | None, used: set[int]) -> Row:
-        index = good["index"]
-        while index in used:
-            index += 1
-        used.add(index)
-        if trouble is not None:
-            return _worthless(good, index, trouble, "unreadable", trouble["detail"])
-        detail = "no longer listed by the driver: it has fallen off the bus or was removed"
-        return _worthless(good, index, missing("lost", detail), "lost", detail)
+def _completed(row: Row, good: Row) -> Row:
+    known = {name: good[name] for name in IDENTITY if isinstance(row[name], dict)}
+    return {**row, **known, "good_at": row["good_at"] or good["good_at"]}
+
+
+def _unlisted(good: Row, trouble: dict[str, str] | None, used: set[int]) -> Row:
+    """The row of a GPU that was there once, with its own index or the next that no other row has."""
+    index = good["index"]
+    while index in used:
+        index += 1
+    used.add(index)
+    if trouble is not None:
+        return _worthless(good, index, trouble, "unreadable", trouble["detail"])
+    why = missing("lost", NOT_LISTED_ANY_MORE)
+    return _worthless(good, index, why, "lost", NOT_LISTED_ANY_MORE)
 
 
 def _worthless(good: Row, index: int, why: dict[str, str], health: str, detail: str) -> Row:
     known = {name: good[name] for name in IDENTITY}
     return {**bare_row(index, why, health, detail), **known, "good_at": good["good_at"]}
+
+
+def _index(row: Row) -> int:
+    return int(row["index"])
 
 
 def _key(row: Row) -> str | None:

@@ -4,12 +4,11 @@ it, hangs."""
 from __future__ import annotations
 
 import mmap
-import os
 import signal
 
 from ..child import Child
 from ..section import Section, missing
-from .kernel import Kernel, process_state
+from .kernel import Kernel, waiting_process
 from .reader import serve
 from .rows import Rows, identified
 
@@ -26,6 +25,10 @@ __all__ = ["GpuSection"]
 HUNG_AFTER = 60.0
 """Seconds without an answer until the driver is called hung: one question can take a 45 s time-out of the
 GPU's firmware (open-gpu-kernel-modules issue 1111)."""
+
+LONGEST_STEP = 5.0
+"""Seconds between two ticks that count as waiting for the driver: more is a machine that was stopped as a
+whole."""
 
 PATIENCE = 5.0
 """Seconds without a first answer until the console is told why: starting a GPU can take seconds."""
@@ -55,7 +58,13 @@ class GpuSection(Section):
         self._rows = Rows()
         self._report: Report | None = None
         self._is_running = False
-        self._asked_at: float | None = None
+        self._is_ending = False
+        """Whether the child closed its pipes and has still to be waited for."""
+        self._is_owed = False
+        """Whether a report was asked for and has not come."""
+        self._waited = 0.0
+        self._ticked_at = 0.0
+        self._longest_step = LONGEST_STEP
         self._anew = False
         self._started_at = 0.0
         self._retry = FIRST_RETRY
@@ -66,21 +75,31 @@ class GpuSection(Section):
         """The child's pid; 0 while there is none."""
         return self._child.pid
 
+    def configure(self, spec: dict[str, Any]) -> None:
+        """Takes the interval; all GPUs are read, whatever else the spec names."""
+        self._longest_step = max(LONGEST_STEP, 2 * float(spec["interval"]))
+
     def fds(self) -> list[int]:
         """The child's pipes."""
         return self._child.fds()
 
     def tick(self, now: float) -> None:
         """Asks for the next report unless one is still owed."""
+        if self._is_ending and not self._child.is_alive:
+            self._end(now, self._last_words())
         if not self._is_running and now >= self._retry_at and not self._child.is_alive:
             self._start(now)
-        if self._is_running and self._asked_at is None:
-            self._ask(now)
-        elif self._asked_at is not None:
-            self._mind(now - self._asked_at)
+        step, self._ticked_at = min(now - self._ticked_at, self._longest_step), now
+        if self._is_owed:
+            self._waited += step
+            self._mind()
+        elif self._is_running:
+            self._ask()
 
     def ready(self, fd: int, now: float) -> None:
         """Takes a report, or learns that the child has ended."""
+        if not self._is_running:
+            return
         try:
             reports = self._child.receive()
         except ValueError as error:
@@ -88,9 +107,13 @@ class GpuSection(Section):
             self._end(now, f"broken output: {error}")
             return
         if reports is None:
-            self._end(now, self._last_words())
+            # A process that is gone for its pipes may take a moment to end, or hang in doing so.
+            self._is_running, self._is_ending = False, True
+            self._is_owed = True
+            if not self._child.is_alive:
+                self._end(now, self._last_words())
         elif reports:
-            self._asked_at = None
+            self._is_owed = False
             self._take(reports[-1])
 
     def refresh(self) -> None:
@@ -117,9 +140,9 @@ class GpuSection(Section):
         self._started_at = now
         self._is_running = True
 
-    def _ask(self, now: float) -> None:
+    def _ask(self) -> None:
         if self._child.send(self._anew):
-            self._asked_at = now
+            self._is_owed, self._waited = True, 0.0
             self._anew = False
 
     def _take(self, report: Report) -> None:
@@ -127,8 +150,9 @@ class GpuSection(Section):
         passed_through = report.pop("passed_through_buses")
         self.value = {**report, "gpus": self._rows.keep(report["gpus"], passed_through, report["trouble"])}
 
-    def _mind(self, waited: float) -> None:
+    def _mind(self) -> None:
         """What stands on the screen while an answer is overdue."""
+        waited = self._waited
         if waited >= self._hung_after:
             stuck = self._progress[0] - 1 if self._progress[0] else None
             self.value = self._silent_report(missing("hung", self._where_it_hangs(waited, stuck)), stuck)
@@ -137,10 +161,10 @@ class GpuSection(Section):
             self.value = self._silent_report(why, None)
 
     def _where_it_hangs(self, waited: float, stuck: int | None) -> str:
-        at = process_state(self._child.pid)
-        gpu = "" if stuck is None else f" on GPU {stuck}"
-        wchan = f", in {at['wchan']}" if at["wchan"] else ""
-        return f"the driver has not answered for {waited:.0f} s{gpu} (pid {at['pid']}, state {at['state']}{wchan})"
+        at = waiting_process(self._child.pid)
+        place = "" if stuck is None else f" on GPU {stuck}"
+        wchan = f", in {at.wchan}" if at.wchan else ""
+        return f"no answer for {waited:.0f} s{place} (pid {at.pid}, state {at.state}{wchan})"
 
     def _silent_report(self, why: dict[str, str], stuck: int | None) -> Report:
         if self._report is not None:
@@ -164,8 +188,8 @@ class GpuSection(Section):
 
     def _end(self, now: float, words: str) -> None:
         """The child is no more. One that ended by itself without a fault is replaced at once."""
-        self._is_running = False
-        self._asked_at = None
+        self._is_running = self._is_ending = self._is_owed = False
+        self._waited = 0.0
         if self._child.status == 0 and not self._child.errors:
             self._retry_at = now
             return

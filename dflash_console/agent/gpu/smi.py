@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIELDS", "Smi", "find_smi", "parse_gpus", "parse_processes", "refused_field"]
 
-FIELDS = (
+FIELDS: tuple[str, ...] = (
     "index",
     "uuid",
     "pci.bus_id",
@@ -215,7 +215,7 @@ class Smi:
         if self._child.is_alive:
             return [], None, missing("hung", f"nvidia-smi (pid {self._child.pid}) can't be killed")
         output, errors = self._query([])
-        read_at = time.time()
+        read_at = round(time.time(), 3)
         rows, driver = parse_gpus(output, self._fields, read_at)
         trouble = None
         if not rows:

@@ -169,13 +169,13 @@ def is_encrypted(path: str) -> bool:
 
 
 def _public_key(path: str) -> asyncssh.SSHKey | None:
-    """The public half. As ssh, reads it from the private key in OpenSSH's format, else from the .pub."""
+    """The public half, looked for as ssh does: the file itself if it is one, the .pub, the private key."""
     try:
         with open(path, "rb") as stream:
-            is_openssh = b"BEGIN OPENSSH PRIVATE KEY" in stream.read(200)
+            is_private = b"PRIVATE KEY" in stream.read(200)
     except OSError:
-        is_openssh = False
-    for file in (path, f"{path}.pub") if is_openssh else (f"{path}.pub", path):
+        is_private = False
+    for file in (f"{path}.pub", path) if is_private else (path, f"{path}.pub"):
         try:
             return asyncssh.read_public_key(file)
         except (OSError, asyncssh.KeyImportError):

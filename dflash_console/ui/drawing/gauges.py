@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import cast
 
 from dflash_console.ui.drawing.line import Line, Piece
 
@@ -36,28 +37,31 @@ def history(samples: Sequence[int | None], cells: int, newest: int) -> Line:
     `newest` numbers the last sample. Blocks start at multiples of their length, so that a block once drawn
     only moves to the left and does not change under the reader's eyes. A gap is drawn as a dot.
     """
-    per_block = max(1, -(-len(samples) // cells))
-    first = newest - len(samples) + 1
-    last_block = newest // per_block
-    blocks: list[list[int | None]] = [[] for _ in range(cells)]
-    for offset, sample in enumerate(samples):
-        position = cells - 1 - (last_block - (first + offset) // per_block)
-        if position >= 0:
-            blocks[position].append(sample)
-    return _merged([_block(values) for values in blocks])
+    if cells < 1 or not samples:
+        return ((_GAP * cells, "track"),)
+    per_block = -(-len(samples) // cells)
+    end = len(samples) - newest % per_block - 1
+    pieces = [_block(samples[end:])]
+    while len(pieces) < cells and end > 0:
+        pieces.append(_block(samples[max(0, end - per_block) : end]))
+        end -= per_block
+    pieces += [(" ", "track")] * (cells - len(pieces))
+    return _merged(pieces[::-1])
 
 
 def _block(samples: Sequence[int | None]) -> Piece:
-    if not samples:
-        return " ", "track"
-    values = [sample for sample in samples if sample is not None]
+    """One block of a history."""
+    values = [sample for sample in samples if sample is not None] if None in samples else samples
     if not values:
         return _GAP, "track"
-    mean = sum(values) / len(values)
-    return (level(round(mean)), "history") if mean >= 0.5 else (_LEVELS[0], "track")
+    mean = sum(cast(Sequence[int], values)) / len(values)
+    return (_LEVELS[min(int(mean) * 8 // 100, 7)], "history") if mean >= 0.5 else (_LEVELS[0], "track")
 
 
 def _merged(pieces: Sequence[Piece]) -> Line:
+    """The pieces with neighbours of one ink joined."""
+    if len({ink for _, ink in pieces}) == 1:
+        return (("".join([text for text, _ in pieces]), pieces[0][1]),)
     return tuple(
         ("".join(text for text, _ in run), ink) for ink, run in groupby(pieces, key=lambda piece: piece[1])
     )

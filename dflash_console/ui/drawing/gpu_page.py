@@ -8,14 +8,14 @@ from dflash_console.fleet import HostView
 from dflash_console.model import Gpu, GpuProcess, GpuReport, Missing, gpu_key
 from dflash_console.ui.drawing.gauges import bar, history
 from dflash_console.ui.drawing.gpus import HEALTH_WORDS, model_names
-from dflash_console.ui.drawing.line import Ink, Line, Row, cut_left
+from dflash_console.ui.drawing.line import Ink, Line, Row, columns, cut_left
 from dflash_console.ui.drawing.page import Pair, heading, long_pair, pairs, value_of
 from dflash_console.ui.drawing.words import REASON_WORDS, clock, missing_text, size, span, unit_name
 
 __all__ = ["gpu_section"]
 
 _COMMAND_CELLS = 40
-"""A command with less room than this goes on a line of its own."""
+"""With less room than this, commands stand below their processes and need no title."""
 
 
 def gpu_section(
@@ -155,7 +155,7 @@ def _process_lines(gpu: Gpu, width: int, host_now: float) -> list[Line]:
                 f"{size(gpu.hidden_memory)} in use by processes of another PID namespace, which can't be seen"
             )
         return long_pair("processes", text, width, "warn" if gpu.hidden_memory else "dim", indent=5)
-    wide = 20 if width >= 120 else 14
+    wide = 20 if width >= 140 else 14
     row = Row(width).add("     ").field("PID", 8, "faint", "right")
     row.add("  ").field("USER", 10, "faint").field("MEMORY", 7, "faint", "right")
     row.add("  ").field("FOR", 12, "faint").field("UNIT", wide, "faint").field("VENV", wide, "faint")
@@ -177,6 +177,6 @@ def _process_row(process: GpuProcess, width: int, wide: int, host_now: float) ->
     row.field(unit_name(process.unit or "—"), wide - 1, "note" if process.unit else "dim").add(" ")
     row.field(cut_left(process.venv or "—", wide - 1), wide - 1, "text" if process.venv else "dim").add(" ")
     command = process.command if isinstance(process.command, str) else missing_text(process.command)
-    if row.room >= _COMMAND_CELLS:
+    if columns(command) <= row.room:
         return [row.add(command, "dim").line()]
     return [row.line(), *long_pair("", command, width, "dim", indent=7, cells=8)]

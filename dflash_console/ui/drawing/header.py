@@ -38,8 +38,8 @@ class HeaderState(NamedTuple):
 
 def draw_header(scene: Scene, state: HeaderState, width: int) -> Line:
     """The header in `width` cells: with words where they fit, else with numbers and marks only."""
-    for is_short in (False, True):
-        left, right = _left(scene, state, is_short), _right(scene, state, is_short)
+    for is_short, is_shorter in ((False, False), (True, False), (True, True)):
+        left, right = _left(scene, state, is_short), _right(scene, state, is_shorter)
         if _cells(left) + _cells(right) + 2 <= width:
             break
     row = Row(width).extend(left)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
@@ -57,6 +58,10 @@ _FADED: dict[Ink, Ink] = {"strong": "dim", "label": "dim", "title": "dim", "text
 _KEPT: frozenset[Ink] = frozenset({"title_on", "edge", "edge_on", "edge_warn", "edge_bad", "edge_faint"})
 
 
+_SELECTORS = re.compile("[\ufe00-\ufe0f]")
+"""Variation selectors: terminals do not agree on the width of what they follow."""
+
+
 def columns(text: str) -> int:
     """How many terminal cells `text` takes: wide characters count two, combining marks none."""
     return len(text) if text.isascii() else cell_len(text)
@@ -67,12 +72,10 @@ def safe(text: str) -> str:
 
     Remote text is cleaned where it arrives; this is the last door before the terminal.
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable() and (text.isascii() or not _SELECTORS.search(text)):
         return text
-    return "".join(
-        character if character.isprintable() and character not in "\ufe0e\ufe0f" else "·"
-        for character in text
-    )
+    shown = [character if character.isprintable() else "·" for character in text]
+    return _SELECTORS.sub("·", "".join(shown))
 
 
 def _fitting(text: str, cells: int) -> int:
@@ -163,8 +166,11 @@ class Row:
         room = self.limit - self.used
         if not text or room <= 0:
             return self
-        text = safe(text)
-        cells = columns(text)
+        if text.isascii() and text.isprintable():
+            cells = len(text)
+        else:
+            text = safe(text)
+            cells = columns(text)
         if cells > room:
             text = cut(text, room)
             cells = columns(text)

@@ -42,8 +42,8 @@ def assign(heights: Sequence[int], count: int, before: Sequence[int], room: int)
     for height in heights:
         column = ends.index(min(ends))
         best.append(column)
-        ends[column] += height
-    if len(before) != len(heights) or any(column >= count for column in before):
+        ends[column] += max(1, height)
+    if len(before) != len(heights):
         return tuple(best)
     ends_before = [0] * count
     for column, height in zip(before, heights, strict=True):

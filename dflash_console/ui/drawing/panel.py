@@ -18,7 +18,6 @@ from dflash_console.ui.drawing.line import (
     cut_middle,
     fade,
     flow,
-    safe,
     wrap,
 )
 from dflash_console.ui.drawing.places import host_line, path_block
@@ -227,4 +226,4 @@ def _side_line(line: Line, width: int, side: str, edge: Ink) -> Line:
 
 
 def _cells(line: Line) -> int:
-    return sum(columns(safe(text)) for text, _ in line)
+    return sum([columns(text) for text, _ in line])

@@ -1,0 +1,62 @@
+"""The registry of actions, and what is made from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from textual.app import App
+from textual.binding import Binding
+
+from dflash_console.ui.actions import ACTIONS, Place, actions_in, bindings, footer_keys, key_table
+from dflash_console.ui.app import ConsoleApp
+from dflash_console.ui.fleet_screen import FleetScreen
+from dflash_console.ui.host_screen import HostScreen
+
+LATER = {"c", "v", "V", "s", "x", "r", "b", "d", "f", "e", "i", "space"}
+PLACES: tuple[Place, ...] = ("fleet", "host")
+
+
+def test_no_key_means_two_things_on_one_screen() -> None:
+    for place in PLACES:
+        keys = Counter(key for action in actions_in(place) for key in action.keys)
+        assert [key for key, count in keys.items() if count > 1] == []
+
+
+def test_the_keys_of_tmux_and_screen_and_of_what_is_still_to_come_are_free() -> None:
+    bound = {key for action in ACTIONS for key in action.keys}
+    assert not bound & {"ctrl+a", "ctrl+b"}
+    assert not bound & LATER
+
+
+def test_every_action_has_a_name_of_its_own_and_words() -> None:
+    assert len({action.id for action in ACTIONS}) == len(ACTIONS)
+    assert all(action.help and action.shown for action in ACTIONS)
+
+
+def test_every_action_exists_where_its_key_is_pressed() -> None:
+    homes: dict[Place, type] = {"fleet": FleetScreen, "host": HostScreen, "everywhere": ConsoleApp}
+    for action in ACTIONS:
+        method = "action_" + action.run.removeprefix("app.").partition("(")[0]
+        assert hasattr(homes[action.place], method), action.id
+
+
+def test_bindings_carry_the_actions_names() -> None:
+    for place in (*PLACES, "everywhere"):
+        made = [binding for binding in bindings(place) if isinstance(binding, Binding)]
+        assert [binding.id for binding in made] == [action.id for action in ACTIONS if action.place == place]
+
+
+def test_the_footer_starts_with_what_is_needed_first() -> None:
+    assert [word for _, word in footer_keys("fleet")][:3] == ["move", "open", "filter"]
+    assert footer_keys("host")[0] == ("esc", "back")
+
+
+def test_the_key_table_has_a_row_for_every_action() -> None:
+    rows = key_table().splitlines()
+    assert len(rows) == len(ACTIONS) + 2
+    assert all(row.count("|") == 4 for row in rows)
+
+
+def test_textual_itself_binds_nothing_that_is_still_to_come() -> None:
+    keys = {key for binding in App.BINDINGS if isinstance(binding, Binding) for key in binding.key.split(",")}
+    assert not keys & LATER
