@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 DEADLINE = 5.0
 SLOW_PACE, FAST_PACE = 30.0, 10.0
 """Seconds between two looks: when all is known; while a unit does not listen on its port yet."""
-GAP = 2.0
-"""Least seconds between two looks while units keep changing."""
+GAP, LOOP_GAP = 2.0, 10.0
+"""Least seconds between two looks at a unit that has changed; the second when it keeps changing."""
 SETTLE = 2.0
 """Seconds after a start in which a process becomes what it will be: a shell execs its Python."""
 TOGETHER = 5.0
@@ -42,7 +42,7 @@ CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unif
 class _Look:
     """What is known of one unit's processes, and when to look again."""
 
-    __slots__ = ("at", "block", "changed", "facts", "looked", "text")
+    __slots__ = ("at", "block", "changed", "facts", "gap", "looked", "text")
 
     def __init__(self, block: dict[str, str]) -> None:
         self.block = block
@@ -50,7 +50,8 @@ class _Look:
         self.facts: dict[str, object] = {}
         self.at = NEVER
         self.looked = -NEVER
-        self.changed = 0.0
+        self.changed = -NEVER
+        self.gap = GAP
 
 
 class Inspector:
@@ -81,7 +82,8 @@ class Inspector:
                 # Interpreter and port mostly outlive a restart; command and socket are a process's own.
                 look.facts = {**look.facts, "listening": None, "command": None}
             if look.text != text or (is_other and _is_running(block)):
-                look.at = min(look.at, max(now, look.looked + GAP))
+                look.gap = LOOP_GAP if now < look.changed + LOOP_GAP else GAP
+                look.at = min(look.at, max(now, look.looked + look.gap))
                 look.changed = now
             look.block, look.text = block, text
         self._looks = looks
@@ -138,7 +140,8 @@ class Inspector:
             # Of a unit that has changed meanwhile, this is not the newest; the next look is due already.
             look.facts = found.get(name, look.facts)
             is_waiting = look.facts.get("listening") is False or name not in found
-            settled = look.changed + SETTLE if look.looked < look.changed + SETTLE else NEVER
+            is_settled = look.looked >= look.changed + SETTLE
+            settled = NEVER if is_settled else max(look.changed + SETTLE, look.looked + look.gap)
             look.at = min(look.at, settled, now + (FAST_PACE if is_waiting else SLOW_PACE))
         return True
 

@@ -39,6 +39,8 @@ POLL_PACE = 2.0
 BURST_SECONDS = 0.9
 """In this time there are at most two readings: the first at a change's first signal, the second at its end. A
 storm of signals gets no more, and with ticks of a second its last word is still read within two."""
+LOOP_SECONDS = 1.0
+"""Between two readings that only units in a restart loop asked for: a night of it is to cost little."""
 NAME_LIMIT = 128
 EPOCH_DRIFT = 0.5
 """Seconds that the wall clock may drift off the monotonic one before times are told anew."""
@@ -66,6 +68,8 @@ class UnitManager:
         self._remembered: list[str] = []
         self._known: set[str] = set()
         self._watched: frozenset[str] = frozenset()
+        self._looping: frozenset[str] = frozenset()
+        self._has_looped = False
         self._was_live = False
         self._is_due = True
         self._must_scan = True
@@ -142,7 +146,10 @@ class UnitManager:
 
     def _hear(self, message: Message) -> None:
         if message.member == "PropertiesChanged":
-            self._is_due = self._is_due or message.path in self._watched
+            if message.path in self._looping:
+                self._has_looped = True
+            else:
+                self._is_due = self._is_due or message.path in self._watched
         elif message.interface != MANAGER:
             return
         elif message.member in ("Reloading", "UnitFilesChanged"):
@@ -162,11 +169,13 @@ class UnitManager:
         return any(fnmatchcase(name, glob) for glob in self._globs)
 
     def _read_if_due(self, now: float) -> bool:
-        if not self._is_due or self._reader.is_busy or now < self._started_before + BURST_SECONDS:
+        is_urgent = self._is_due and now >= self._started_before + BURST_SECONDS
+        may_wait = self._has_looped and now >= self._started_at + LOOP_SECONDS
+        if self._reader.is_busy or not (is_urgent or may_wait):
             return False
         plain = [system_name(name) for name in self._asked if not is_glob(name)]
         names = [name for name in dict.fromkeys([*plain, *self._remembered]) if not refusal(name)]
-        must_scan, self._is_due, self._must_scan = self._must_scan, False, False
+        must_scan, self._is_due, self._must_scan, self._has_looped = self._must_scan, False, False, False
         self._started_before, self._started_at = self._started_at, now
         self._steady_at = float("inf")
         self._scanned_at = now if must_scan else self._scanned_at
@@ -220,8 +229,13 @@ class UnitManager:
         else:
             steady = [steady_at(block) for block in self._blocks]
             self._steady_at = min([at for at in steady if at is not None and at > now], default=float("inf"))
+            looping = set()
             for asked, name, block in match_names(self._blocks, self._asked):
-                rows[asked].append(self._row(name, block, now))
+                row = self._row(name, block, now)
+                rows[asked].append(row)
+                if block and row.get("is_looping"):
+                    looping.add(escape_path(block["Id"]))
+            self._looping = frozenset(looping)
         self.rows = rows
         return True
 

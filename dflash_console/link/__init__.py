@@ -7,6 +7,7 @@ LinkError whose text is for the operator. All text that comes from a host has be
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from dflash_console.link.clean import clean
 from dflash_console.link.process import Connection, Process
 from dflash_console.link.session import Pong, Session
 from dflash_console.link.threads import in_thread
+from dflash_console.link.turns import turn
 
 __all__ = ["Connection", "Pong", "Process", "Session", "clean", "connect"]
 
@@ -28,9 +30,11 @@ async def connect(host: HostConfig, *, ssh_config: str | None, timeout: float = 
         from dflash_console.link.local import LocalConnection
 
         return LocalConnection()
-    # 0.15 s of imports that `--help`, this machine and the first frame need not wait for.
-    connect_by_ssh = await in_thread(_import_ssh)
-    return await connect_by_ssh(host, ssh_config=ssh_config, timeout=timeout)
+    async with turn():
+        # The first time it takes 0.15 s, which this machine and the first frame need not wait for.
+        is_loaded = hasattr(sys.modules.get("dflash_console.link.ssh"), "connect")
+        connect_by_ssh = _import_ssh() if is_loaded else await in_thread(_import_ssh)
+        return await connect_by_ssh(host, ssh_config=ssh_config, timeout=timeout)
 
 
 class _Connect(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 
 from dflash_console.config import HostConfig
 from dflash_console.errors import AgentFailed, LinkError, NoPython, Unreachable
@@ -19,6 +20,8 @@ NOISE_LIMIT = 64 << 10
 SHOWN = 600
 """Characters of what a host printed, in an error's text."""
 
+_packing = threading.Lock()
+
 
 async def boot(process: Process, host: HostConfig, limit: float) -> bytes:
     """Sends the agent's source and waits, at most `limit` seconds, for its sync token.
@@ -29,7 +32,7 @@ async def boot(process: Process, host: HostConfig, limit: float) -> bytes:
     if "\n" in python or "\r" in python:
         raise NoPython(f"`python` of [hosts.{host.name}] holds a line break: {clean(python)!r}")
     token = secrets.token_hex(16)
-    source = await in_thread(lambda: bundle(token))
+    source = await in_thread(lambda: _packed(token))
     process.write(f"{python}\n{len(source)}\n".encode("utf-8", "surrogateescape") + source)
     noise = bytearray()
     try:
@@ -52,6 +55,12 @@ def ending(process: Process, name: str) -> LinkError:
     if not how:
         return Unreachable(f"{name} closed the connection: it shuts down, or its sshd was stopped")
     return AgentFailed(f"the agent on {name} ended {how}{_said(process, b'')}")
+
+
+def _packed(token: str) -> bytes:
+    # One at a time: the first packs for all, the others find it done.
+    with _packing:
+        return bundle(token)
 
 
 async def _after(mark: bytes, process: Process, noise: bytearray) -> bytes:

@@ -32,7 +32,8 @@ BOOT_COMMAND = (
     "IFS= read -r p; f=; "
     f'for q in "$p" {_CANDIDATES}; do '
     'c=$(command -v "$q" 2>/dev/null) && test -n "$c" || continue; '
-    'if e=$("$q" -I -S -c "import sys;sys.stdout.write(sys.executable or str());sys.exit(sys.version_info<(3,8))"'
+    'if e=$("$q" -I -S -c '
+    '"import sys;sys.stdout.write(sys.executable or str());sys.exit(sys.version_info<(3,8))"'
     ' </dev/null 2>/dev/null); then :; else f="$f $q ($("$q" -V </dev/null 2>&1)),"; continue; fi; '
     'if test "$e" = "$c" || "$e" -I -S -c "import zlib" </dev/null >/dev/null 2>&1; then q=$e; fi; '
     'exec "$q" -I -S -B -u -c "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"; '

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import pwd
 import re
 import shlex
+import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ import msgspec
 from dflash_console.config import HostConfig
 from dflash_console.errors import Unreachable
 from dflash_console.link.clean import clean_bytes
-from dflash_console.link.processgroup import kill_group
+from dflash_console.link.processgroup import signal_group
 from dflash_console.link.threads import in_thread
 
 __all__ = ["Route", "Wish", "build", "parse", "resolve"]
@@ -123,25 +123,26 @@ async def _resolve(wish: Wish, ssh_config: str | None, before: tuple[Wish, ...])
     if wish in before or len(before) > MOST_HOPS:
         chain = " -> ".join(hop.address for hop in (*before, wish))
         raise Unreachable(f"the jump hosts in the ssh config never end: {chain}")
-    answer = parse(await _ask(wish, ssh_config))
-    route = await in_thread(lambda: build(answer, wish, ssh_config))
-    jump = _last(answer, "proxyjump")
-    if not jump or jump.lower() == "none":
+    # In a thread, because starting a process takes some milliseconds, and a fleet starts with hundreds.
+    route, hop = await in_thread(lambda: _look_up(wish, ssh_config))
+    if hop is None:
         return route
-    hop = hop_wish(expand(jump, _tokens(route, answer)))
-    return msgspec.structs.replace(
-        route, via=await _resolve(hop, ssh_config, (*before, wish)), proxy_command=""
-    )
+    return msgspec.structs.replace(route, via=await _resolve(hop, ssh_config, (*before, wish)))
 
 
-async def _ask(wish: Wish, ssh_config: str | None) -> str:
+def _look_up(wish: Wish, ssh_config: str | None) -> tuple[Route, Wish | None]:
+    """The route without its jump host, and what to ask for that one."""
+    answer = parse(_ask(wish, ssh_config))
+    route = build(answer, wish, ssh_config)
+    jump = _none_as_empty(_last(answer, "proxyjump"))
+    return route, hop_wish(expand(jump, _tokens(route, answer))) if jump else None
+
+
+def _ask(wish: Wish, ssh_config: str | None) -> str:
     arguments = wish.arguments(ssh_config)
     try:
-        process = await asyncio.create_subprocess_exec(
-            "ssh",
-            "-G",
-            "-T",
-            *arguments,
+        process = subprocess.Popen(
+            ["ssh", "-G", "-T", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -151,16 +152,17 @@ async def _ask(wish: Wish, ssh_config: str | None) -> str:
         raise Unreachable("the program `ssh` is not on this machine: install OpenSSH's client") from None
     except (OSError, ValueError) as error:
         raise Unreachable(f"`ssh` can't be started to read its config: {error}") from None
-    try:
-        async with asyncio.timeout(ASK_TIMEOUT):
-            output, complaint = await process.communicate()
-    except TimeoutError:
-        raise Unreachable(
-            f"`{shlex.join(['ssh', '-G', *arguments])}` did not end in {ASK_TIMEOUT:.0f} s; does a "
-            "`Match exec` of the ssh config hang?"
-        ) from None
-    finally:
-        await kill_group(process)
+    with process:
+        try:
+            output, complaint = process.communicate(timeout=ASK_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            raise Unreachable(
+                f"`{shlex.join(['ssh', '-G', *arguments])}` did not end in {ASK_TIMEOUT:.0f} s; does a "
+                "`Match exec` of the ssh config hang?"
+            ) from None
+        finally:
+            if process.returncode is None:
+                signal_group(process.pid, signal.SIGKILL)
     if process.returncode != 0:
         said = clean_bytes(complaint, 600) or f"exit {process.returncode}, nothing said"
         raise Unreachable(f"ssh does not accept its config for {wish.address}: {said}")

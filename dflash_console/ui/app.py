@@ -81,6 +81,7 @@ class ConsoleApp(App[None]):
         self._failures = themes.failures
         self.look: Look = self._looks[DEFAULT]
         super().__init__(driver_class=ConsoleDriver)
+        self.animation_level = "none"
         self._fleet = fleet
         self._clock = clock
         self._remember = remember_theme

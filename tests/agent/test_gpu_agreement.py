@@ -19,8 +19,8 @@ XML = (
     "<attached_gpus>1</attached_gpus></nvidia_smi_log>"
 )
 LINE = (
-    "0, {uuid}, 00000000:01:00.0, NVIDIA RTX A6000, 49140, 1024, 638, 52, {temperature}, 16.00, 300.00, 300.00, "
-    "16, 16, 1, 4, 0, 0, No, No, None, Enabled, Disabled, P8, 0x0000000000000001\n"
+    "0, {uuid}, 00000000:01:00.0, NVIDIA RTX A6000, 49140, 1024, 638, 52, {temperature}, 16.00, 300.00, "
+    "300.00, 16, 16, 1, 4, 0, 0, No, No, None, Enabled, Disabled, P8, 0x0000000000000001\n"
 )
 
 

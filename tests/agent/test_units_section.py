@@ -390,16 +390,32 @@ def test_a_storm_of_signals_shares_readings_and_the_last_state_is_read(
     now = go_live(configured(section, RUN), systemd)
     calls = len(systemctl.calls)
     for number in range(50):
-        systemctl.change(RUN, NRestarts=str(number))
+        systemctl.change(RUN, TasksCurrent=str(number))
         systemd.changed(escape_path(RUN))
         wait(section, now + 0.3 + number * 0.01, lambda: is_idle(section), "a quiet moment")
-    systemctl.change(RUN, NRestarts="4711")
+    systemctl.change(RUN, TasksCurrent="4711")
     systemd.changed(escape_path(RUN))
     wait(section, now + 0.85, lambda: section._managers()[0]._is_due, "the last signal")
     assert len(systemctl.calls) - calls == 2
     (row,) = read(section, now + 1.25)
-    assert row.restarts == 4711
+    assert row.tasks == 4711
     assert len(systemctl.calls) - calls <= 4
+
+
+def test_a_unit_in_a_restart_loop_asks_for_one_reading_a_second(
+    systemctl: Systemctl, systemd: Systemd, section: UnitSection
+) -> None:
+    systemctl.change(RUN, ActiveState="activating", SubState="auto-restart")
+    now = go_live(configured(section, RUN, STOPPED), systemd)
+    assert rows(section)[0].is_looping
+    calls = len(systemctl.calls)
+    for tenth in range(40):
+        systemd.changed(escape_path(RUN))
+        wait(section, now + 0.05 + tenth / 10, lambda: is_idle(section), "a quiet moment")
+    assert 3 <= len(systemctl.calls) - calls <= 5
+    systemctl.change(STOPPED, ActiveState="active")
+    systemd.changed(escape_path(STOPPED))
+    wait(section, now + 5.1, lambda: rows(section)[1].active == "active", "another unit's change")
 
 
 def test_a_reload_and_a_changed_unit_file_have_the_units_read(

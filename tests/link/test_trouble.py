@@ -13,8 +13,7 @@ import pytest
 
 from dflash_console.config import HostConfig
 from dflash_console.errors import LinkError, Refused, Unreachable
-from dflash_console.link import connect
-from dflash_console.link.ssh import connection as ssh_connection
+from dflash_console.link import connect, turns
 from dflash_console.link.ssh import login
 from tests.link.sshd import free_ports
 from tests.link.world import World
@@ -183,7 +182,7 @@ async def test_ssh_is_not_installed(world: World, monkeypatch: pytest.MonkeyPatc
 async def test_hosts_that_are_off_do_not_hold_up_one_that_is_there(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_connection, "TURN", 0.2)
+    monkeypatch.setattr(turns, "LENGTH", 0.2)
     server = world.sshd()
     world.know_server(server)
     with black_hole() as port:
@@ -208,8 +207,8 @@ async def test_hosts_that_are_off_do_not_hold_up_one_that_is_there(
 
 
 async def test_few_connect_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh_connection, "MOST_CONNECTS", 3)
-    monkeypatch.setattr(ssh_connection, "TURN", 60.0)
+    monkeypatch.setattr(turns, "AT_ONCE", 3)
+    monkeypatch.setattr(turns, "LENGTH", 60.0)
     at_once, most = 0, 0
     three = asyncio.Barrier(3)
 

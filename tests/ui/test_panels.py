@@ -343,6 +343,12 @@ def test_a_link_says_what_happened_and_where_the_rest_is() -> None:
     assert "… enter: all" in text
 
 
+def test_a_try_that_is_under_way_is_told() -> None:
+    view = builders.no_python()
+    link = msgspec.structs.replace(view.link, next_try=builders.WALL - 2)
+    assert "· trying now" in text_of(msgspec.structs.replace(view, link=link))
+
+
 def test_a_host_that_has_just_been_asked_is_connecting() -> None:
     assert "◌ connecting" in texts(drawn(builders.connecting()))[0]
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 import asyncssh
@@ -22,44 +20,8 @@ __all__ = ["SshConnection", "connect"]
 
 MOST_CHANNELS = 4
 """On one connection; sshd's MaxSessions is 10, and other tools of the operator may share the account."""
-MOST_CONNECTS = 8
-"""That may be busy at once: more gains no speed here, and freezes the event loop for longer."""
-TURN = 1.5
-"""Seconds after which a connect counts as waiting, not as busy: a host that does not answer costs nothing."""
 
-
-@dataclass
-class _Shared:
-    """What all connections of an event loop have in common."""
-
-    connects: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_CONNECTS))
-    bastions: Bastions = field(default_factory=Bastions)
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Waits for a turn to connect.
-
-        It is over with the body, or after `TURN` seconds while the body goes on: so hosts that do not answer
-        never hold up those that do.
-        """
-        await self.connects.acquire()
-        is_over = False
-
-        def end() -> None:
-            nonlocal is_over
-            if not is_over:
-                is_over = True
-                self.connects.release()
-
-        timer = asyncio.get_running_loop().call_later(TURN, end)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            end()
-
-
-_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared] = WeakKeyDictionary()
+_bastions: WeakKeyDictionary[asyncio.AbstractEventLoop, Bastions] = WeakKeyDictionary()
 
 
 async def connect(host: HostConfig, *, ssh_config: str | None, timeout: float) -> SshConnection:  # noqa: ASYNC109
@@ -67,11 +29,9 @@ async def connect(host: HostConfig, *, ssh_config: str | None, timeout: float) -
 
     `timeout` is in seconds, for each hop of the route.
     """
-    shared = _shared.setdefault(asyncio.get_running_loop(), _Shared())
-    async with shared.turn():
-        route = await resolve(host, ssh_config)
-        hop = await open_hop(route, host.name, timeout, shared.bastions)
-    return SshConnection(hop, host.name, timeout)
+    bastions = _bastions.setdefault(asyncio.get_running_loop(), Bastions())
+    route = await resolve(host, ssh_config)
+    return SshConnection(await open_hop(route, host.name, timeout, bastions), host.name, timeout)
 
 
 class SshConnection:

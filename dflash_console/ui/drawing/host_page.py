@@ -7,7 +7,7 @@ from dflash_console.model import Filesystem, HostInfo, Missing, Package, PathInf
 from dflash_console.ui.drawing.gpu_page import gpu_section
 from dflash_console.ui.drawing.line import Line, Row, fade
 from dflash_console.ui.drawing.page import Pair, heading, long_pair, pairs, value_of
-from dflash_console.ui.drawing.panel import FINDING_MARKS, host_clock, link_lines
+from dflash_console.ui.drawing.panel import FINDING_MARKS, host_clock, link_lines, next_try
 from dflash_console.ui.drawing.places import path_facts
 from dflash_console.ui.drawing.services import unit_facts
 from dflash_console.ui.drawing.venvs import module_mark, package_words
@@ -252,7 +252,7 @@ def _link(view: HostView, width: int, moment: Moment) -> list[Line]:
     if view.heard is not None:
         items.append(("heard", age(moment.mono - view.heard, moment.interval), "text"))
     if link.next_try is not None:
-        items.append(("next try in", span(link.next_try - moment.wall + 0.5), "text"))
+        items.append(("", next_try(link.next_try, moment), "text"))
     if view.failures:
         items.append(("failed tries", str(view.failures), "warn"))
     if view.rebooted_at is not None:

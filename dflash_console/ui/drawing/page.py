@@ -43,7 +43,7 @@ def pairs(items: Iterable[Pair], width: int, indent: int = 3) -> list[Line]:
         if row.used > indent and start + cells > width:
             row, start = Row(width).add(" " * indent), indent
             rows.append(row)
-        row.to(start).add(f"{word} ", "dim").add(value, ink)
+        row.to(start).add(f"{word} " if word else "", "dim").add(value, ink)
     return [row.line() for row in rows if row.used > indent]
 
 

@@ -26,7 +26,7 @@ from dflash_console.ui.drawing.venvs import venv_block
 from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, age, plural, span
 from dflash_console.ui.scene import HostScene, Moment, Standing
 
-__all__ = ["FINDING_MARKS", "draw_fault", "draw_panel", "host_clock", "link_lines", "state_words"]
+__all__ = ["FINDING_MARKS", "draw_fault", "draw_panel", "host_clock", "link_lines", "next_try", "state_words"]
 
 FINDING_MARKS: dict[Level, tuple[str, Ink]] = {
     "critical": ("✗", "alarm"),
@@ -121,7 +121,7 @@ def link_lines(view: HostView, width: int, moment: Moment, most: int) -> list[Li
     if view.snapshot is not None:
         facts.append(("· last good picture below", "dim"))
     if link.next_try is not None:
-        facts.append((f"· next try in {span(link.next_try - moment.wall + 0.5)}", "dim"))
+        facts.append((f"· {next_try(link.next_try, moment)}", "dim"))
     lines = [row.line() for row in flow(row, facts, 2, gap=1)]
     detail = wrap(link.detail, width - 2) if link.detail else []
     if len(detail) > most:
@@ -129,6 +129,12 @@ def link_lines(view: HostView, width: int, moment: Moment, most: int) -> list[Li
         detail[-1] = cut(detail[-1], width - 17) + " … enter: all"
     lines += [Row(width).add("  ").add(text, "dim").line() for text in detail]
     return lines
+
+
+def next_try(at: float, moment: Moment) -> str:
+    """When a host is tried again, in words."""
+    seconds = at - moment.wall
+    return f"next try in {span(seconds + 0.5)}" if seconds > 0 else "trying now"
 
 
 def _finding_lines(host: HostScene, width: int) -> list[Line]:
