@@ -27,6 +27,12 @@ def plain(unit: Unit) -> str:
     return shlex.quote(unit.name.removeprefix("user:"))
 
 
+def journal(unit: Unit) -> str:
+    """The command that shows a unit's last lines on the host."""
+    user = "--user " if unit.name.startswith("user:") else ""
+    return f"journalctl {user}-n 50 -u {plain(unit)}"
+
+
 def unread_units(picture: Picture) -> Iterator[Finding]:
     """systemd does not answer: one finding, however many units are watched."""
     reasons: dict[str, list[str]] = defaultdict(list)
@@ -44,9 +50,9 @@ def broken_units(picture: Picture) -> Iterator[Finding]:
         if unit.is_looping:
             count = f", {unit.restarts} restarts so far" if isinstance(unit.restarts, int) else ""
             text = f"crash loop{count}{ending(unit)}"
-            yield Finding("unit_crash_loop", "critical", unit.name, text, "l logs, x stop")
+            yield Finding("unit_crash_loop", "critical", unit.name, text, journal(unit))
         elif unit.active == "failed":
-            yield Finding("unit_failed", "critical", unit.name, f"failed{ending(unit)}", "l logs, s start")
+            yield Finding("unit_failed", "critical", unit.name, f"failed{ending(unit)}", journal(unit))
 
 
 def ending(unit: Unit) -> str:

@@ -58,7 +58,7 @@ def missing_venvs(picture: Picture) -> Iterator[Finding]:
 
 def step_for(venv: Venv) -> str:
     """What helps when a venv is not there."""
-    return "correct venvs or package_venv in config.toml" if venv.source == "config" else "l logs"
+    return "correct venvs or package_venv in config.toml" if venv.source == "config" else "systemctl cat its unit"
 
 
 def nested_copies(picture: Picture) -> Iterator[Finding]:
@@ -68,7 +68,11 @@ def nested_copies(picture: Picture) -> Iterator[Finding]:
             name = package.name
             text = f"nested copy: {name}/{name} holds a second tree, Python still imports the outer one"
             yield Finding(
-                "nested_copy", "critical", venv.path, text, "c copy again: it replaces the whole tree"
+                "nested_copy",
+                "critical",
+                venv.path,
+                text,
+                "move the whole folder away, then copy again: never onto it",
             )
 
 
@@ -78,7 +82,11 @@ def namespace_remains(picture: Picture) -> Iterator[Finding]:
         if package.kind == "namespace" and not package.nested:
             text = f"{package.name} is a folder without __init__.py: remains of an uninstall or a half copy"
             yield Finding(
-                "namespace_remains", "critical", venv.path, text, "c copy: it replaces the whole tree"
+                "namespace_remains",
+                "critical",
+                venv.path,
+                text,
+                "move the remains away, then copy or install it",
             )
 
 
@@ -90,7 +98,7 @@ def broken_modules(picture: Picture) -> Iterator[Finding]:
             listed = ", ".join(leaf(name) for name in broken)
             why = next(iter(broken.values()))
             text = f"{listed}: the file is there and can't be imported ({why.detail or why.missing})"
-            yield Finding("module_broken", "critical", venv.path, text, "c copy again, then v verify")
+            yield Finding("module_broken", "critical", venv.path, text, "copy the package again")
 
 
 def missing_modules(picture: Picture) -> Iterator[Finding]:
@@ -104,7 +112,7 @@ def missing_modules(picture: Picture) -> Iterator[Finding]:
             text = f"{package.name}{version} has no DFlash at all: a build as PyPI ships it"
         else:
             text = f"{package.name}{version} lacks {', '.join(leaf(name) for name in absent)}"
-        yield Finding("modules_missing", "warning", venv.path, text, "c copy the patched package here")
+        yield Finding("modules_missing", "warning", venv.path, text, "copy the patched package here")
 
 
 def no_package(picture: Picture) -> Iterator[Finding]:
@@ -116,7 +124,7 @@ def no_package(picture: Picture) -> Iterator[Finding]:
             yield Finding("package_unreadable", "warning", venv.path, text)
         elif is_absent(venv) and is_same_path(picture.package_venv, venv.path):
             yield Finding(
-                "package_missing", "warning", venv.path, "the package is not in it", "c copy it here"
+                "package_missing", "warning", venv.path, "the package is not in it", "copy or install it here"
             )
     is_named = picture.package_venv is not None or picture.role == "observe"
     if readable and not is_named and all(is_absent(venv) for venv in readable):
@@ -140,7 +148,9 @@ def versions_differ(picture: Picture) -> Iterator[Finding]:
                 f"{package.name} {tree} was copied over {dist}: torch and kernels here are those for {dist}"
             )
             level: Level = "warning" if picture.role == "target" else "note"
-            yield Finding("version_differs", level, venv.path, text, "V deep verify")
+            yield Finding(
+                "version_differs", level, venv.path, text, "see that torch and the kernels fit the tree"
+            )
 
 
 def other_origins(picture: Picture) -> Iterator[Finding]:

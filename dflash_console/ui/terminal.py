@@ -63,7 +63,7 @@ class ConsoleDriver(LinuxDriver):
             self._file = cast(Any, _Output(self._file))
 
     def _sigcont_application(self, *arguments: object) -> None:
-        """Resumes only what was suspended: a hang-up sends SIGCONT too, and a second reader would never end."""
+        """Resumes only what was suspended: a hang-up sends SIGCONT too, and two readers would never end."""
         if self._key_thread is None or not self._key_thread.is_alive():
             super()._sigcont_application(*arguments)
 

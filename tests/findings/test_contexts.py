@@ -66,7 +66,7 @@ def test_a_target_whose_venvs_all_lack_the_package_is_told() -> None:
 def test_a_copied_tree_on_a_target_is_a_warning_for_its_dependencies() -> None:
     copied = with_venvs(pictures.venv(package=pictures.package(dist_version="0.5.9")))
     finding = only(copied, role="target")
-    assert (finding.level, finding.next_step) == ("warning", "V deep verify")
+    assert (finding.level, finding.next_step) == ("warning", "see that torch and the kernels fit the tree")
     assert "0.5.11" in finding.text
     assert "0.5.9" in finding.text
 
