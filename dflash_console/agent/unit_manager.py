@@ -1,6 +1,6 @@
-"""The watched units of one systemd manager, the system's or the login user's: when to read them, and rows.
+"""The watched units of one systemd manager, the system's or the login user's: read when due, told as rows.
 
-systemd's signals, changed unit files and the clock say that a reading is due; signals in a storm share one.
+systemd's signals, changed unit files and the clock say that a reading is due.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from .redact import redact_text
 from .section import missing
 from .unit_files import FileWatch, unit_folders
 from .unit_inspect import Inspector
+from .unit_pace import POLL_PACE, Pace
 from .unit_show import UnitReader
 from .unit_text import (
     describe_unit,
@@ -32,15 +33,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .dbus import Message
 
-CALM_PACE = 30.0
-"""Seconds between two readings while signals come, or while there is no systemd."""
-POLL_PACE = 2.0
-"""Seconds between two readings while no signals come."""
-BURST_SECONDS = 0.9
-"""In this time there are at most two readings: the first at a change's first signal, the second at its end. A
-storm of signals gets no more, and with ticks of a second its last word is still read within two."""
-LOOP_SECONDS = 1.0
-"""Between two readings that only units in a restart loop asked for: a night of it is to cost little."""
 NAME_LIMIT = 128
 EPOCH_DRIFT = 0.5
 """Seconds that the wall clock may drift off the monotonic one before times are told anew."""
@@ -51,31 +43,26 @@ class UnitManager:
 
     def __init__(self, *, is_user: bool) -> None:
         runtime = f"/run/user/{os.geteuid()}" if is_user else ""
-        folders = unit_folders(runtime)
         self.rows: dict[str, list[dict[str, object]]] = {}
         self.has_read = False
         """Whether `rows` says something yet."""
         self._asked: list[str] = []
         self._globs: list[str] = []
+        self._folders = unit_folders(runtime)
         self._bus = Bus(_sockets(runtime))
-        self._folders = folders
         self._files = FileWatch()
-        self._reader = UnitReader(runtime, folders)
+        self._pace = Pace()
+        self._reader = UnitReader(runtime, self._folders)
         self._inspector = Inspector()
         self._blocks: list[dict[str, str]] = []
         self._problem: dict[str, str] | None = None
         self._failures = 0
+        self._was_live = False
         self._remembered: list[str] = []
         self._known: set[str] = set()
         self._watched: frozenset[str] = frozenset()
         self._looping: frozenset[str] = frozenset()
-        self._has_looped = False
-        self._was_live = False
-        self._is_due = True
-        self._must_scan = True
-        self._started_at = self._started_before = self._scanned_at = float("-inf")
         self._stamps: dict[str, tuple[object, float | None]] = {}
-        self._steady_at = float("inf")
         self._epoch = 0.0
 
     @property
@@ -102,7 +89,7 @@ class UnitManager:
         """Read all anew in the next tick."""
         self._reader.forget()
         self._inspector.refresh()
-        self._is_due = self._must_scan = True
+        self._pace.ask(scan=True)
 
     def fds(self) -> list[int]:
         """What to wait on for reading."""
@@ -124,14 +111,10 @@ class UnitManager:
         self._bus.tick(now)
         self._mind_bus()
         if self._files.has_changed():
-            self._is_due = self._must_scan = True
+            self._pace.ask(scan=True)
         problem = self._reader.problem
-        is_slow = self._bus.is_live if problem is None else problem["missing"] == "not_found"
-        if now >= self._started_at + (CALM_PACE if is_slow else POLL_PACE) or now >= self._steady_at:
-            self._is_due = True
-        if now >= self._scanned_at + CALM_PACE:
-            self._reader.forget()
-            self._must_scan = True
+        is_calm = self._bus.is_live if problem is None else problem["missing"] == "not_found"
+        self._pace.tick(now, is_calm=is_calm)
         is_new = self._reader.tick(now) and self._take(now)
         is_new |= self._read_if_due(now)
         return (self._inspector.tick(now) and self._tell(now)) or is_new
@@ -147,38 +130,37 @@ class UnitManager:
     def _hear(self, message: Message) -> None:
         if message.member == "PropertiesChanged":
             if message.path in self._looping:
-                self._has_looped = True
-            else:
-                self._is_due = self._is_due or message.path in self._watched
+                self._pace.ask_lazily()
+            elif message.path in self._watched:
+                self._pace.ask()
         elif message.interface != MANAGER:
             return
         elif message.member in ("Reloading", "UnitFilesChanged"):
             self._reader.forget()
-            self._is_due = self._must_scan = True
-        elif message.member == "UnitNew":
+            self._pace.ask(scan=True)
+        elif (
+            message.member == "UnitNew" and message.first not in self._known and self._matches(message.first)
+        ):
             # Our own reading loads units too, so those that are known say nothing.
-            self._is_due = self._is_due or (message.first not in self._known and self._matches(message.first))
+            self._pace.ask()
 
     def _mind_bus(self) -> None:
         if self._bus.is_live and not self._was_live:
             self._reader.forget()
-            self._is_due = True
+            self._pace.ask()
         self._was_live = self._bus.is_live
 
     def _matches(self, name: str) -> bool:
         return any(fnmatchcase(name, glob) for glob in self._globs)
 
     def _read_if_due(self, now: float) -> bool:
-        is_urgent = self._is_due and now >= self._started_before + BURST_SECONDS
-        may_wait = self._has_looped and now >= self._started_at + LOOP_SECONDS
-        if self._reader.is_busy or not (is_urgent or may_wait):
+        if self._reader.is_busy or not self._pace.may_start(now):
             return False
+        must_scan = self._pace.start(now)
+        if must_scan:
+            self._reader.forget()
         plain = [system_name(name) for name in self._asked if not is_glob(name)]
         names = [name for name in dict.fromkeys([*plain, *self._remembered]) if not refusal(name)]
-        must_scan, self._is_due, self._must_scan, self._has_looped = self._must_scan, False, False, False
-        self._started_before, self._started_at = self._started_at, now
-        self._steady_at = float("inf")
-        self._scanned_at = now if must_scan else self._scanned_at
         return self._reader.start([*names, *self._globs], now, find_installed=must_scan) and self._take(now)
 
     # ---- what came
@@ -187,33 +169,36 @@ class UnitManager:
         self._failures = self._failures + 1 if self._reader.problem is not None else 0
         if self._failures == 1 and self._blocks:
             # systemd does not answer while it executes itself anew: what was known stands for one more try.
-            self._is_due = True
+            self._pace.ask()
             return False
         self.has_read = True
         self._blocks, self._problem = self._reader.blocks, self._reader.problem
-        blocks = self._blocks
         if self._problem is None:
-            there = [block for block in blocks if block.get("LoadState") != "not-found"]
-            self._remembered = [block["Id"] for block in there if self._matches(block["Id"])][:NAME_LIMIT]
-            self._known = {
-                name for block in blocks for name in [block["Id"], *block.get("Names", "").split()]
-            }
-            self._listen(blocks)
-            self._files.watch([*self._folders, *(path for block in there for path in _files_of(block))])
-            self._stamps = {name: stamp for name, stamp in self._stamps.items() if name in self._known}
-            self._inspector.consider(blocks, now)
-            self._inspector.tick(now)
+            self._attend(now)
         self._tell(now)
         # What changed while systemd was being asked.
         self._read_if_due(now)
         return True
+
+    def _attend(self, now: float) -> None:
+        """Listen to, watch and inspect what was read."""
+        there = [block for block in self._blocks if block.get("LoadState") != "not-found"]
+        self._remembered = [block["Id"] for block in there if self._matches(block["Id"])][:NAME_LIMIT]
+        self._known = {
+            name for block in self._blocks for name in (block["Id"], *block.get("Names", "").split())
+        }
+        self._stamps = {name: stamp for name, stamp in self._stamps.items() if name in self._known}
+        self._listen(self._blocks)
+        self._files.watch([*self._folders, *(path for block in there for path in _files_of(block))])
+        self._inspector.consider(self._blocks, now)
+        self._inspector.tick(now)
 
     def _listen(self, blocks: list[dict[str, str]]) -> None:
         names = {system_name(name) for name in self._asked if not is_glob(name)}
         watched = frozenset(map(escape_path, names.union(block["Id"] for block in blocks)))
         if not watched <= self._watched and blocks:
             # A change between the reading and this wish would go unheard.
-            self._is_due = True
+            self._pace.ask()
         self._watched = watched
         self._bus.watch(watched, new_units=bool(self._globs))
 
@@ -221,22 +206,21 @@ class UnitManager:
         epoch = time.time() - time.monotonic()
         if abs(epoch - self._epoch) > EPOCH_DRIFT:
             self._epoch = epoch
-        rows: dict[str, list[dict[str, object]]] = {name: [] for name in self._asked}
+        self.rows = {name: [] for name in self._asked}
         if self._problem is not None:
             for name in self._asked:
                 if not is_glob(name):
-                    rows[name].append(_unreadable(name, self._problem))
-        else:
-            steady = [steady_at(block) for block in self._blocks]
-            self._steady_at = min([at for at in steady if at is not None and at > now], default=float("inf"))
-            looping = set()
-            for asked, name, block in match_names(self._blocks, self._asked):
-                row = self._row(name, block, now)
-                rows[asked].append(row)
-                if block and row.get("is_looping"):
-                    looping.add(escape_path(block["Id"]))
-            self._looping = frozenset(looping)
-        self.rows = rows
+                    self.rows[name].append(_unreadable(name, self._problem))
+            return True
+        looping = set()
+        for asked, name, block in match_names(self._blocks, self._asked):
+            row = self._row(name, block, now)
+            self.rows[asked].append(row)
+            if block and row.get("is_looping"):
+                looping.add(escape_path(block["Id"]))
+        self._looping = frozenset(looping)
+        steady = [steady_at(block) for block in self._blocks]
+        self._pace.steady_at = min([at for at in steady if at is not None and at > now], default=float("inf"))
         return True
 
     def _row(self, name: str, block: dict[str, str] | None, now: float) -> dict[str, object]:

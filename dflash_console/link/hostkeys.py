@@ -206,8 +206,6 @@ def refusal(verdict: Verdict, known: KnownHosts, route: Route, who: str) -> Host
     `who` names the host in the text: `ct129`, or `jump host bastion`.
     """
     shown = f"{key_type(verdict.key)} {fingerprint(verdict.key)}"
-    if verdict.is_authority:
-        shown = f"a certificate signed by {shown}"
     if verdict.state == "revoked":
         where = verdict.entry.place if verdict.entry else route.revoked_host_keys
         return HostKeyChanged(
@@ -224,18 +222,29 @@ def refusal(verdict: Verdict, known: KnownHosts, route: Route, who: str) -> Host
             f"Ask who reinstalled the host, and have them read out its fingerprint. Only if it is the one "
             f"shown here: `{forget}`, then `{route.command}` once."
         )
-    files = ", ".join(known.files) or "there is none"
-    lax = (
-        f" `StrictHostKeyChecking {route.strict_host_keys}` of the ssh config is not followed here."
-        if route.strict_host_keys not in ("ask", "yes", "true")
-        else ""
-    )
+    if verdict.is_authority:
+        return HostKeyUnknown(
+            f"the host certificate of {who} is signed by an authority that is not known for {known.name}: "
+            f"{shown}. Ask whoever runs the authority for its `@cert-authority` line and compare; or run "
+            f"`{route.command}` once, which shows the plain host key.{_not_followed(route)}"
+        )
+    files = ", ".join(dict.fromkeys(known.files)) or "there is none"
     return HostKeyUnknown(
         f"the host key of {who} is not known: {shown} is not listed for {known.name} in any known_hosts file "
         f"({files}). Compare the fingerprint with one that came another way (at the host's own console: "
         f"`ssh-keygen -lf /etc/ssh/ssh_host_{_short(verdict.key)}_key.pub`), then run `{route.command}` once "
-        f"and accept it.{lax}"
+        f"and accept it.{_not_followed(route)}"
     )
+
+
+def _not_followed(route: Route) -> str:
+    """What of the ssh config would let ssh in, and is not followed here."""
+    found = []
+    if route.strict_host_keys not in ("ask", "yes", "true"):
+        found.append(f"`StrictHostKeyChecking {route.strict_host_keys}`")
+    if route.known_hosts_command:
+        found.append("KnownHostsCommand")
+    return f" The ssh config's {' and '.join(found)} is not followed here." if found else ""
 
 
 # ---- comparing

@@ -95,6 +95,8 @@ class Route(msgspec.Struct, frozen=True):
     revoked_host_keys: str = ""
     """May not exist: ssh refuses every key then, and so must we."""
     check_host_ip: bool = False
+    known_hosts_command: str = ""
+    """Not run here."""
     strict_host_keys: str = "ask"
     """What the config says; not followed, unknown keys are never accepted here."""
 
@@ -204,6 +206,7 @@ def build(answer: Mapping[str, list[str]], wish: Wish, ssh_config: str | None) -
         global_known_hosts=_existing(_last(answer, "globalknownhostsfile")),
         revoked_host_keys=_none_as_empty(_last(answer, "revokedhostkeys")),
         check_host_ip=_is_on(answer, "checkhostip"),
+        known_hosts_command=_none_as_empty(_last(answer, "knownhostscommand")),
         strict_host_keys=_last(answer, "stricthostkeychecking") or "ask",
         host_key_algorithms=_names(answer, "hostkeyalgorithms"),
         pubkey_algorithms=_names(answer, "pubkeyacceptedalgorithms")

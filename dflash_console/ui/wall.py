@@ -53,6 +53,7 @@ class Wall(VerticalScroll, can_focus=False):
         self._shown: list[str] = list(names)
         self._assigned: tuple[int, ...] = ()
         self._columns = 0
+        self._counted_width = 0
         self._drawn_width = 0
         self._turn = 0
 
@@ -71,7 +72,7 @@ class Wall(VerticalScroll, can_focus=False):
         is_moved = names != self._shown
         if is_moved:
             self._show_only(names)
-        width = self._inner_width() // column_count(self._inner_width(), len(names))
+        width = self._inner_width() // self._count_columns()
         if width < _NARROWEST:
             return
         top, room = round(self.scroll_y), self.size.height
@@ -88,9 +89,21 @@ class Wall(VerticalScroll, can_focus=False):
 
     def _show_only(self, names: list[str]) -> None:
         self._shown = names
-        self._assigned = ()
+        self._columns = 0
         for name, panel in self._panels.items():
             panel.display = name in names
+
+    def _heights(self) -> list[int]:
+        return [len(self._panels[name].lines) for name in self._shown]
+
+    def _count_columns(self) -> int:
+        """The number of columns from now on; it grows with the panels, and is chosen anew after a resize."""
+        before = self._columns if self._inner_width() == self._counted_width else 0
+        count = column_count(self._inner_width(), self._heights(), self.size.height, before)
+        self._counted_width = self._inner_width()
+        if count != self._columns:
+            self._columns, self._assigned = count, ()
+        return count
 
     def _inner_width(self) -> int:
         return self.scrollable_content_region.width
@@ -113,13 +126,10 @@ class Wall(VerticalScroll, can_focus=False):
         return [(self._panels[name], box) for name, box in zip(self._shown, self._boxes(), strict=True)]
 
     def _boxes(self) -> list[Box]:
-        width = self._inner_width()
-        heights = [len(self._panels[name].lines) for name in self._shown]
-        count = column_count(width, len(heights))
-        before = self._assigned if count == self._columns else ()
-        self._columns = count
-        self._assigned = assign(heights, count, before, self.size.height)
-        return boxes(heights, self._assigned, count, width)
+        count = max(1, self._columns)
+        heights = self._heights()
+        self._assigned = assign(heights, count, self._assigned, self.size.height)
+        return boxes(heights, self._assigned, count, self._inner_width())
 
     def move(self, selected: str, direction: Direction) -> str:
         """The host to select next; going down in a panel longer than the screen scrolls through it first."""

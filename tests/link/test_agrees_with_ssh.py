@@ -276,7 +276,7 @@ async def test_a_host_certificate_of_an_unknown_authority(world: World) -> None:
     world.write_config(f"Host ct129\n  HostName 127.0.0.1\n  HostKeyAlias ct129\n  Port {server.port}\n")
     failure = await world.both_fail("ct129")
     assert isinstance(failure, HostKeyUnknown)
-    assert "a certificate signed by" in str(failure)
+    assert "signed by an authority that is not known" in str(failure)
     world.know("ct129", world.host_keys.ed25519)
     await world.both_work("ct129")
 
@@ -506,6 +506,15 @@ async def test_ways_to_log_in_that_ask_somebody(world: World) -> None:
     for host in ("password", "no-keys"):
         assert isinstance(await world.both_fail(host), Refused)
     await world.both_work("both")
+
+
+async def test_kerberos_that_is_not_there_is_no_obstacle(world: World) -> None:
+    section = known_host(world)
+    gssapi = "  GSSAPIAuthentication yes\n"
+    world.write_config(f"Host ct129\n{section}{gssapi}Host bad\n{section}{gssapi}  IdentitiesOnly yes\n")
+    await world.both_work("ct129")
+    world.authorized.write_text("")
+    assert isinstance(await world.both_fail("bad"), Refused)
 
 
 async def test_key_types_that_the_config_does_not_accept(world: World) -> None:

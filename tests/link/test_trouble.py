@@ -64,6 +64,19 @@ async def test_a_host_that_is_off(world: World) -> None:
     assert f"127.0.0.1 port {port}" in str(error)
 
 
+async def test_a_host_that_is_off_behind_a_jump_host(world: World) -> None:
+    server = world.sshd()
+    world.know_server(server)
+    with black_hole() as port:
+        world.write_config(
+            f"Host bastion\n  HostName 127.0.0.1\n  Port {server.port}\n"
+            f"Host ct129\n  HostName 127.0.0.1\n  Port {port}\n  ProxyJump bastion\n"
+        )
+        error = await failure(world, HostConfig("ct129"), within=2)
+    assert type(error) is Unreachable
+    assert f"ct129 does not answer jump host bastion: no connection to 127.0.0.1 port {port}" in str(error)
+
+
 async def test_a_frozen_host(world: World) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         error = await failure(world, at_port(world, listener.getsockname()[1]))
@@ -151,7 +164,7 @@ async def test_a_user_whom_nobody_lets_in(world: World) -> None:
     text = str(error)
     assert f"does not let {server.user} in" in text
     assert f"tried 1 key: {world.key}" in text
-    assert f"try `ssh -F {world.config} ct129`" in text
+    assert f"`ssh -v -F {world.config} ct129` tells more" in text
     assert "the host says 'authorized staff only'" in text
 
 

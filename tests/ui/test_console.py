@@ -210,6 +210,7 @@ async def test_letters_typed_into_the_filter_are_not_keys() -> None:
 
 async def test_enter_opens_a_host_and_escape_goes_back() -> None:
     async with console(builders.story()).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
         await pilot.press("right", "enter")
         text = await settled(pilot)
         assert isinstance(app_of(pilot).screen, HostScreen)

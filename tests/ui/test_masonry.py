@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from dflash_console.ui.drawing.masonry import Box, assign, boxes, column_count, neighbour
 
+TALL = [90] * 9
 
-def test_columns_grow_with_the_width() -> None:
-    assert [column_count(width, 9) for width in (60, 80, 103, 104, 185, 186, 250)] == [1, 1, 1, 2, 2, 3, 4]
+
+def test_columns_grow_with_the_width_where_there_is_much_to_show() -> None:
+    widths = (60, 80, 103, 104, 185, 186, 250)
+    assert [column_count(width, TALL, 50) for width in widths] == [1, 1, 1, 2, 2, 3, 4]
+
+
+def test_there_are_only_as_many_columns_as_it_takes_to_show_everything() -> None:
+    assert column_count(250, [20] * 4, 50) == 2
+    assert column_count(250, [20] * 5, 50) == 3
 
 
 def test_there_are_never_more_columns_than_panels() -> None:
-    assert column_count(250, 1) == 1
-    assert column_count(250, 2) == 2
+    assert column_count(250, [90], 50) == 1
+    assert column_count(250, [90, 90], 50) == 2
+    assert column_count(250, [], 50) == 1
+
+
+def test_a_column_once_opened_stays() -> None:
+    assert column_count(250, [20] * 4, 50, before=3) == 3
+    assert column_count(103, [20] * 4, 50, before=3) == 1
 
 
 def test_each_panel_goes_to_the_shortest_column() -> None:

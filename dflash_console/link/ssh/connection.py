@@ -9,12 +9,12 @@ from weakref import WeakKeyDictionary
 import asyncssh
 
 from dflash_console.config import HostConfig
-from dflash_console.errors import LinkError, Unreachable
+from dflash_console.errors import Unreachable
 from dflash_console.link.bundle import BOOT_COMMAND
 from dflash_console.link.process import Process
 from dflash_console.link.route import resolve
 from dflash_console.link.ssh.hops import Bastions, Hop, open_hop
-from dflash_console.link.ssh.trouble import channel_trouble, loss
+from dflash_console.link.ssh.trouble import channel_trouble, lost
 
 __all__ = ["SshConnection", "connect"]
 
@@ -67,7 +67,7 @@ class SshConnection:
             raise channel_trouble(error, self._who) from None
         except (OSError, asyncssh.Error) as error:
             channel.give_back()
-            raise loss(error, self._who) or LinkError() from None
+            raise lost(error, self._who) from None
         except BaseException:
             channel.give_back()
             raise
@@ -116,7 +116,7 @@ class _Channel(asyncssh.SSHClientSession[bytes]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.give_back()
-        self.process.lost(loss(exc, self._who))
+        self.process.lost(None if exc is None else lost(exc, self._who))
 
     def pause_writing(self) -> None:
         self.process.got_writable(False)

@@ -92,24 +92,23 @@ class Bastions:
                 hop = bastion.hop
                 assert hop is not None
         except BaseException:
-            await self._give_back(bastion, route, None)
+            await self._give_back(bastion, route)
             raise
-        return Lease(hop.connection, lambda: self._give_back(bastion, route, hop))
+        return Lease(hop.connection, lambda: self._give_back(bastion, route))
 
     async def _open(self, bastion: _Bastion, route: Route, limit: float) -> None:
-        dead, bastion.hop = bastion.hop, None
+        dead, bastion.hop, bastion.failure = bastion.hop, None, None
         if dead is not None:
             await dead.close()
         try:
             bastion.hop = await open_hop(route, f"jump host {route.name}", limit, self)
-            bastion.failure = None
         except LinkError as error:
             bastion.failure = error
             raise
         finally:
             bastion.tries += 1
 
-    async def _give_back(self, bastion: _Bastion, route: Route, hop: Hop | None) -> None:
+    async def _give_back(self, bastion: _Bastion, route: Route) -> None:
         bastion.users -= 1
         if bastion.users == 0:
             self._bastions.pop(route, None)
@@ -150,8 +149,7 @@ async def _log_in(
     if lease is None and route.proxy_command:
         sock, proxy = await start_proxy(route, reach)
     elif lease is None:
-        sock = await dial(route, who, reach)
-        address = str(sock.getpeername()[0])
+        sock, address = await dial(route, who, reach)
     limit = max(limit, reach)
     try:
         known = await in_thread(lambda: read_known_hosts(route, address))
@@ -176,8 +174,8 @@ async def _log_in(
 async def _explained(
     error: Exception, login: Login, route: Route, who: str, limit: float, proxy: Proxy | None
 ) -> LinkError:
-    if isinstance(error, asyncssh.ChannelOpenError):
-        return tunnel_trouble(error, route, who)
+    if route.via is not None and login.connection is None and not isinstance(error, LinkError):
+        return tunnel_trouble(error, route, who, limit)
     found = await login_trouble(error, login, route, who, limit)
     if proxy is None or login.has_server_spoken:
         return found

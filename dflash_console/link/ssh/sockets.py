@@ -22,8 +22,10 @@ __all__ = ["Proxy", "dial", "start_proxy"]
 STDERR_KEPT = 4 << 10
 
 
-async def dial(route: Route, who: str, limit: float) -> socket.socket:
-    """A TCP connection to the route's host, tried address by address as ssh does. Raises Unreachable.
+async def dial(route: Route, who: str, limit: float) -> tuple[socket.socket, str]:
+    """A TCP connection to the route's host and the address it goes to, tried one by one as ssh does.
+
+    Raises Unreachable.
 
     `limit` is in seconds, for name and connection together; each address gets its share of what is left.
     """
@@ -35,7 +37,7 @@ async def dial(route: Route, who: str, limit: float) -> socket.socket:
         share = (deadline - loop.time()) / (len(addresses) - number)
         try:
             async with asyncio.timeout(share):
-                return await _connected(family, address, route)
+                return await _connected(family, address, route), str(address[0])
         except OSError as error:  # TimeoutError is one
             failure = error
     shown = ", ".join(str(address[0]) for _, address in addresses)

@@ -13,7 +13,7 @@ from dflash_console.link.hostkeys import Verdict, refusal
 from dflash_console.link.route import Route
 from dflash_console.link.ssh.login import Login
 
-__all__ = ["channel_trouble", "login_trouble", "loss", "needs_plain_key", "tunnel_trouble"]
+__all__ = ["channel_trouble", "login_trouble", "lost", "needs_plain_key", "tunnel_trouble"]
 
 REASON_LIMIT = 200
 
@@ -52,10 +52,16 @@ def needs_plain_key(error: Exception, login: Login) -> bool:
     )
 
 
-def tunnel_trouble(error: asyncssh.ChannelOpenError, route: Route, who: str) -> LinkError:
+def tunnel_trouble(error: Exception, route: Route, who: str, limit: float) -> LinkError:
     """The error for a jump host that does not pass the connection on."""
     via = route.via.name if route.via else "the jump host"
-    if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
+    if isinstance(error, TimeoutError):
+        return Unreachable(
+            f"{who} does not answer jump host {via}: no connection to {route.place} in {limit:.0f} s "
+            "(powered off, or a firewall drops the packets)"
+        )
+    code = error.code if isinstance(error, asyncssh.ChannelOpenError) else None
+    if code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
         return Refused(
             f"jump host {via} does not pass connections on ({_reason(error)}): AllowTcpForwarding or "
             "PermitOpen in its sshd_config forbids it"
@@ -71,9 +77,9 @@ def channel_trouble(error: asyncssh.ChannelOpenError, who: str) -> LinkError:
     )
 
 
-def loss(error: Exception | None, who: str) -> LinkError | None:
-    """The error for a connection that was lost; None if it was closed in an orderly way."""
-    return None if error is None else Unreachable(f"the connection to {who} was lost: {_reason(error)}")
+def lost(error: Exception, who: str) -> Unreachable:
+    """The error for an open connection that broke."""
+    return Unreachable(f"the connection to {who} was lost: {_reason(error)}")
 
 
 def _host_key_trouble(
@@ -113,7 +119,7 @@ async def _denied(error: Exception, login: Login, route: Route, who: str) -> Lin
     parts += login.notes
     if login.banner:
         parts.append(f"the host says {login.banner!r}")
-    parts.append(f"try `{route.command}`")
+    parts.append(f"`{route.command.replace('ssh ', 'ssh -v ', 1)}` tells more")
     return Refused("; ".join(parts))
 
 

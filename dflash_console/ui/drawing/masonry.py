@@ -24,11 +24,27 @@ class Box(NamedTuple):
     height: int
 
 
-def column_count(width: int, panels: int) -> int:
-    """How many columns fit into `width`; never more than there are panels."""
-    if width < _TWO_COLUMNS:
-        return 1
-    return max(1, min(panels, max(2, width // _NARROWEST)))
+def column_count(width: int, heights: Sequence[int], room: int, before: int = 0) -> int:
+    """How many columns to use: as few as show everything in `room` lines, since wide panels tell more.
+
+    There are two from a width of 104 on, at most one for every 62 cells, and never more than panels. The number
+    does not go below `before`: panels that shrink for a moment must not move.
+    """
+    least = 1 if width < _TWO_COLUMNS else 2
+    most = max(least, width // _NARROWEST) if least > 1 else 1
+    least, most = min(least, max(1, len(heights))), min(most, max(1, len(heights)))
+    count = min(max(least, before), most)
+    while count < most and max(_ends(heights, assign(heights, count, (), room), count)) > room:
+        count += 1
+    return count
+
+
+def _ends(heights: Sequence[int], assigned: Sequence[int], count: int) -> list[int]:
+    """The height of each column."""
+    ends = [0] * count
+    for height, column in zip(heights, assigned, strict=True):
+        ends[column] += height
+    return ends
 
 
 def assign(heights: Sequence[int], count: int, before: Sequence[int], room: int) -> tuple[int, ...]:
@@ -45,10 +61,8 @@ def assign(heights: Sequence[int], count: int, before: Sequence[int], room: int)
         ends[column] += max(1, height)
     if len(before) != len(heights):
         return tuple(best)
-    ends_before = [0] * count
-    for column, height in zip(before, heights, strict=True):
-        ends_before[column] += height
-    return tuple(before) if max(ends_before) <= max(room, max(ends) * _TOLERANCE) else tuple(best)
+    longest = max(_ends(heights, before, count))
+    return tuple(before) if longest <= max(room, max(ends) * _TOLERANCE) else tuple(best)
 
 
 def boxes(heights: Sequence[int], assigned: Sequence[int], count: int, width: int) -> list[Box]:
