@@ -36,7 +36,7 @@ def main() -> int:
             rows += asyncio.run(measure_many(fleet))
         if "agent" in wanted:
             rows += asyncio.run(measure_agent(fleet))
-    print_rows(rows)
+        print_rows(rows)
     return 0
 
 

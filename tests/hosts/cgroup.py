@@ -38,8 +38,8 @@ def remove(pattern: str) -> bool:
     """
     tops = [top for hierarchy in _hierarchies() for top in hierarchy.glob(pattern)]
     for top in tops:
-        groups = [top, *(folder for folder in top.rglob("*") if folder.is_dir())]
-        for group in sorted(groups, reverse=True):
+        # A walk that does not mind groups that vanish under it; the innermost first.
+        for group in sorted((Path(folder) for folder, _, _ in os.walk(top)), reverse=True):
             with contextlib.suppress(OSError):
                 for pid in (group / "cgroup.procs").read_text().split():
                     if pid != "0":  # one that this machine can not see

@@ -27,8 +27,8 @@ class Box(NamedTuple):
 def column_count(width: int, heights: Sequence[int], room: int, before: int = 0) -> int:
     """How many columns to use: as few as show everything in `room` lines, since wide panels tell more.
 
-    There are two from a width of 104 on, at most one for every 62 cells, and never more than panels. The number
-    does not go below `before`: panels that shrink for a moment must not move.
+    There are two from a width of 104 on, at most one for every 62 cells, and never more than panels. The
+    number does not go below `before`: panels that shrink for a moment must not move.
     """
     least = 1 if width < _TWO_COLUMNS else 2
     most = max(least, width // _NARROWEST) if least > 1 else 1

@@ -126,7 +126,7 @@ def link_lines(view: HostView, width: int, moment: Moment, most: int) -> list[Li
     detail = wrap(link.detail, width - 2) if link.detail else []
     if len(detail) > most:
         detail = [*detail[:most]]
-        detail[-1] = cut(detail[-1], width - 17) + " … enter: all"
+        detail[-1] = cut(detail[-1], width - 16).rstrip("…") + "… enter: all"
     lines += [Row(width).add("  ").add(text, "dim").line() for text in detail]
     return lines
 
