@@ -100,7 +100,7 @@ def find_interpreter(program: str, command: str, environment: dict[str, str]) ->
             if isinstance(head, dict):
                 return head
             if not head.startswith("#!"):
-                return missing("not_found", f"not a Python program: {program[:200]}")
+                return missing("unsupported", f"not a Python program: {program[:200]}")
             words = [*head[2:].partition("\n")[0].split(), program, *words]
             command = " ".join(words)
         if not words:

@@ -33,6 +33,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .dbus import Message
 
+GRACE_SECONDS = 1.5
+"""For so long what was known stands while systemd does not answer, as when it executes itself anew."""
 NAME_LIMIT = 128
 EPOCH_DRIFT = 0.5
 """Seconds that the wall clock may drift off the monotonic one before times are told anew."""
@@ -56,7 +58,7 @@ class UnitManager:
         self._inspector = Inspector()
         self._blocks: list[dict[str, str]] = []
         self._problem: dict[str, str] | None = None
-        self._failures = 0
+        self._failing_since = float("inf")
         self._was_live = False
         self._remembered: list[str] = []
         self._known: set[str] = set()
@@ -166,9 +168,8 @@ class UnitManager:
     # ---- what came
 
     def _take(self, now: float) -> bool:
-        self._failures = self._failures + 1 if self._reader.problem is not None else 0
-        if self._failures == 1 and self._blocks:
-            # systemd does not answer while it executes itself anew: what was known stands for one more try.
+        self._failing_since = float("inf") if self._reader.problem is None else min(self._failing_since, now)
+        if self._reader.problem is not None and self._blocks and now < self._failing_since + GRACE_SECONDS:
             self._pace.ask()
             return False
         self.has_read = True

@@ -58,7 +58,11 @@ def missing_venvs(picture: Picture) -> Iterator[Finding]:
 
 def step_for(venv: Venv) -> str:
     """What helps when a venv is not there."""
-    return "correct venvs or package_venv in config.toml" if venv.source == "config" else "systemctl cat its unit"
+    return (
+        "correct venvs or package_venv in config.toml"
+        if venv.source == "config"
+        else "systemctl cat its unit"
+    )
 
 
 def nested_copies(picture: Picture) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from textual.app import App
 from textual.binding import Binding
@@ -55,6 +56,10 @@ def test_the_key_table_has_a_row_for_every_action() -> None:
     rows = key_table().splitlines()
     assert len(rows) == len(ACTIONS) + 2
     assert all(row.count("|") == 4 for row in rows)
+
+
+def test_the_readme_shows_the_key_table() -> None:
+    assert key_table().strip() in (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
 
 
 def test_textual_itself_binds_nothing_that_is_still_to_come() -> None:

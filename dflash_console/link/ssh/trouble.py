@@ -5,6 +5,8 @@ Told apart by the exception's type, its number, and how far the login had come; 
 
 from __future__ import annotations
 
+import os
+
 import asyncssh
 
 from dflash_console.errors import HostKeyUnknown, LinkError, Refused, Unreachable
@@ -148,5 +150,9 @@ def _is_loss(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    text = error.reason if isinstance(error, asyncssh.Error) else str(error)
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        # asyncio's own text is "Connect call failed" with a tuple.
+        text = os.strerror(error.errno)
+    else:
+        text = error.reason if isinstance(error, asyncssh.Error) else str(error)
     return clean(text or type(error).__name__, REASON_LIMIT)

@@ -45,8 +45,8 @@ def unit_facts(unit: Unit, host_now: float) -> list[Piece]:
         facts.append(("unit file edited, not reloaded", "warn"))
     if unit.venv:
         facts.append((unit.venv.rstrip("/").rsplit("/", 1)[-1], "note"))
-    elif is_up and isinstance(unit.interpreter, Missing) and unit.interpreter.detail:
-        facts.append((unit.interpreter.detail, "dim"))
+    elif is_up and isinstance(unit.interpreter, Missing) and unit.interpreter.missing != "unsupported":
+        facts.append((unit.interpreter.detail or unit.interpreter.missing, "dim"))
     return facts
 
 
