@@ -270,16 +270,28 @@ class Agent:
         for slot in self._slots:
             while slot.faults:
                 self.send({"type": "note", "section": slot.name, "text": slot.faults.pop(0)})
-        changed = [slot for slot in self._slots if slot.collect(now)]
+            if slot.collect(now):
+                self._share(slot, now)
+        changed = [slot for slot in self._slots if slot.pending is not None]
         is_due = now >= self._hold_until or any(slot.name == "gpu" or not slot.last_sent for slot in changed)
         if changed and is_due:
             self._send_sample(changed)
+
+    def _share(self, source: Slot, now: float) -> None:
+        for slot in self._slots:
+            if slot is not source and slot.section is not None and source.section is not None:
+                with slot.guard(now):
+                    slot.section.observe(source.name, source.section.value)
 
     def _send_sample(self, slots: list[Slot]) -> None:
         if self._outbox.backlog <= SAMPLE_BACKLOG:
             members = [f'{{"type":"sample","at":{time.time():.3f}', *(slot.take() for slot in slots)]
             self._outbox.put(pack(",".join(members) + "}"))
             self._is_silent = False
+            # Behind the sample, since a section that comes clears what was noted of it.
+            for slot in slots:
+                if slot.note:
+                    self.send({"type": "note", "section": slot.name, "text": slot.note})
 
 
 def _ping(agent: Agent, message: dict[str, Any]) -> object:

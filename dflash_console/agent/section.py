@@ -28,6 +28,11 @@ class Section:
     """The newest whole value, ready for JSON; None until there is one. Replaced by a new object, never
     changed."""
 
+    @property
+    def note(self) -> str:
+        """What the operator should know beside the value, such as why nothing is there; sent as a Note with it."""
+        return ""
+
     def configure(self, spec: dict[str, Any]) -> None:
         """Take the WatchSpec; called before the first tick and whenever the spec changes."""
 
@@ -40,6 +45,9 @@ class Section:
 
     def tick(self, now: float) -> None:
         """Called once every interval; starts whatever is due and minds the deadlines."""
+
+    def observe(self, name: str, value: Any) -> None:
+        """Another section, by its name, has a new value."""
 
     def refresh(self) -> None:
         """The next tick reads everything anew."""

@@ -37,7 +37,10 @@ class Slot:
         """What is still to be told to the console."""
         self.pending: str | None = None
         """The newest value as JSON, while the console has another."""
+        self.note = ""
+        """The section's note beside `pending`, or beside the value that was sent."""
         self._sent: str | None = None
+        self._sent_note = ""
         self._seen: object = None
         self._told: set[str] = set()
         self._pause = 0.0
@@ -76,18 +79,23 @@ class Slot:
         self.section.tick(now)
 
     def collect(self, now: float) -> bool:
-        """See whether there is a new value, and have it `pending` if so."""
-        if self.section is not None and self.section.value is not self._seen:
-            self._seen = self.section.value
+        """Whether the section has a new value; it is `pending` if the console has another, or another note."""
+        if self.section is None:
+            return False
+        is_new = self.section.value is not self._seen
+        if is_new or self.section.note != self.note:
+            self._seen, self.note = self.section.value, self.section.note
             with self.guard(now):
                 text = encode(self._seen)
-                self.pending = text if text != self._sent else None
-        return self.pending is not None
+                is_known = text == self._sent and self.note == self._sent_note
+                self.pending = None if is_known else text
+        return is_new
 
     def take(self) -> str:
         """The value to send now, as a member of a JSON object."""
         if self.pending is not None:
             self._sent, self.pending = self.pending, None
+        self._sent_note = self.note
         return f'"{self.name}":{self._sent}'
 
 

@@ -124,6 +124,12 @@ class VenvSection(Section):
         self._arrange()
         self.refresh()
 
+    def observe(self, name: str, value: Any) -> None:
+        """Take the venvs and interpreters that the watched units start."""
+        if name == "units":
+            told = [row.get("venv") or row.get("interpreter") for row in value or []]
+            self.add_interpreters([path for path in told if isinstance(path, str)])
+
     def add_interpreters(self, paths: list[str]) -> None:
         """The interpreters of the watched units, or their environments' folders: all that there are now."""
         if paths != self._interpreters:

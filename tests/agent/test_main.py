@@ -398,3 +398,46 @@ sections = {"paths": Told}
         assert agent.section("paths")[0].path == "/one"
         agent.ask("watch", **{**SPEC, "paths": ["/two"]})
         assert agent.section("paths")[0].path == "/two"
+
+
+def test_a_section_learns_what_the_others_found() -> None:
+    program = """
+class Units(Section):
+    name = "units"
+    def tick(self, now):
+        self.value = []
+
+class Venvs(Section):
+    name = "venvs"
+    def observe(self, name, value):
+        self.value = [dict(path=name, source="unit", python="3.12", packages={}, package=missing("not_found"))]
+sections = {"units": Units, "venvs": Venvs}
+"""
+    with running(program) as agent:
+        agent.ask("watch", **SPEC)
+        assert [venv.path for venv in agent.section("venvs")] == ["units"]
+
+
+def test_a_note_follows_its_section_and_its_end_is_told_by_the_section_alone() -> None:
+    program = """
+class Noted(Section):
+    name = "paths"
+    ticks = 0
+    value = []
+    @property
+    def note(self):
+        return "polled" if self.ticks == 2 else ""
+    def tick(self, now):
+        self.ticks += 1
+sections = {"paths": Noted}
+"""
+    told: list[str] = []
+    with running(program) as agent:
+        agent.ask("watch", **{**SPEC, "interval": 0.1})
+        while told[-2:] != ["note polled", "paths"]:
+            message = agent.read()
+            if isinstance(message, Note):
+                told.append(f"note {message.text}")
+            elif isinstance(message, Sample) and isinstance(message.paths, list):
+                told.append("paths")
+    assert told == ["paths", "paths", "note polled", "paths"]

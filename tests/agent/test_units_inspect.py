@@ -161,7 +161,7 @@ def test_a_cgroup_outside_its_tree_is_not_followed(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(unit_inspect, "CGROUP_ROOTS", (str(tmp_path / "below"),))
     (tmp_path / "below").mkdir()
     facts = inspect_unit(block("/bin/true", ControlGroup="/.."))
-    assert facts["interpreter"] == {"missing": "not_found", "detail": "not a Python program: /bin/true"}
+    assert facts["interpreter"] == {"missing": "unsupported", "detail": "not a Python program: /bin/true"}
 
 
 # ---- the inspector: children at their pace

@@ -141,6 +141,9 @@ def _measure(fleet: Fleet, count: int, aim: float) -> list[Row]:
             before = _ask(terminal, report)
             terminal.drain(MEASURE)
             after = _ask(terminal, report)
+    print(
+        f"{count} hosts: the worst turn of the loop took {1000 * after['worst_cpu']:.0f} ms of CPU time itself"
+    )
     bare = _bare(fleet, count)
     share = 100 * (after["cpu"] - before["cpu"]) / (after["at"] - before["at"])
     return [

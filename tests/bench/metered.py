@@ -23,14 +23,19 @@ class Meter(selectors.DefaultSelector):
 
     def __init__(self) -> None:
         super().__init__()
-        self.worst = 0.0
-        self._left: float | None = None
+        self._left: tuple[float, float] | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Forgets what was measured."""
+        self.worst = self.worst_cpu = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if self._left is not None:
-            self.worst = max(self.worst, time.perf_counter() - self._left)
+            self.worst = max(self.worst, time.perf_counter() - self._left[0])
+            self.worst_cpu = max(self.worst_cpu, time.thread_time() - self._left[1])
         ready = super().select(timeout)
-        self._left = time.perf_counter()
+        self._left = time.perf_counter(), time.thread_time()
         return ready
 
 
@@ -44,11 +49,11 @@ def main() -> int:
 
     def tell(*_: object) -> None:
         beside = report.with_suffix(".new")
-        beside.write_text(
-            json.dumps({"cpu": time.process_time(), "worst": meter.worst, "at": time.monotonic()})
-        )
+        figures = {"at": time.monotonic(), "cpu": time.process_time()}
+        figures |= {"worst": meter.worst, "worst_cpu": meter.worst_cpu}
+        beside.write_text(json.dumps(figures))
         os.replace(beside, report)
-        meter.worst = 0.0
+        meter.restart()
 
     signal.signal(signal.SIGUSR1, tell)
     asyncio.set_event_loop_policy(Policy())

@@ -152,7 +152,7 @@ def _is_loss(error: Exception) -> bool:
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and (error.errno or 0) > 0:
         # asyncio's own text is "Connect call failed" with a tuple.
-        text = os.strerror(error.errno)
+        text = os.strerror(error.errno or 0)
     else:
         text = error.reason if isinstance(error, asyncssh.Error) else str(error)
     return clean(text or type(error).__name__, REASON_LIMIT)
