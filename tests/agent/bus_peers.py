@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from dflash_console.agent.dbus import Decoder, Message, encode_call
+from dflash_console.agent.units.dbus import Decoder, Message, encode_call
 
 __all__ = ["RawPeer", "Systemd", "encode", "session_bus", "text"]
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dflash_console.agent import unit_files, unit_manager, unit_show
 from dflash_console.agent.units import UnitSection
+from dflash_console.agent.units import files as unit_files
+from dflash_console.agent.units import manager as unit_manager
+from dflash_console.agent.units import show as unit_show
 from dflash_console.model import Unit
 from tests.agent.bus_peers import Systemd
 from tests.waiting import until_sync

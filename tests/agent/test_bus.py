@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent.bus import HANDSHAKE_SECONDS, Bus
-from dflash_console.agent.dbus import BODY_KEPT, BusError, Decoder, Message, encode_call
-from dflash_console.agent.unit_text import escape_path
+from dflash_console.agent.units.bus import HANDSHAKE_SECONDS, Bus
+from dflash_console.agent.units.dbus import BODY_KEPT, BusError, Decoder, Message, encode_call
+from dflash_console.agent.units.text import escape_path
 from tests.agent.bus_peers import RawPeer, Systemd, encode, session_bus, text
 from tests.waiting import until_sync
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from dflash_console import model
-from dflash_console.agent.venv_look import read_venv
+from dflash_console.agent.venvs.reading import read_venv
 from dflash_console.model import Missing, Package, Venv
 from tests.agent.environments import SPEC, WORKER, make_venv, pythons
 from tests.wheels import lay, wheel
@@ -374,7 +374,7 @@ def test_every_python_that_runs_the_agent_says_the_same(venv: Path, site: Path, 
     lay("0.5.13.post1", site)
     code = (
         f"import sys, json; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from dflash_console.agent.venv_look import read_venv\n"
+        "from dflash_console.agent.venvs.reading import read_venv\n"
         f"print(json.dumps(read_venv({str(venv)!r}, 'config', {SPEC!r}, [])['venv']))"
     )
     done = subprocess.run(

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent.distributions import Distributions
-from dflash_console.agent.importing import Finder, search_path
-from dflash_console.agent.interpreter import Interpreter, read_interpreter
-from dflash_console.agent.look import Look
+from dflash_console.agent.venvs.distributions import Distributions
+from dflash_console.agent.venvs.importing import Finder, search_path
+from dflash_console.agent.venvs.interpreter import Interpreter, read_interpreter
+from dflash_console.agent.venvs.look import Look
 from tests.agent.environments import asked, make_venv, pythons
 from tests.wheels import VERSIONS, lay, wheel
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent.unit_command import find_interpreter, find_port, parse_environment
+from dflash_console.agent.units.command import find_interpreter, find_port, parse_environment
 
 
 def executable(path: Path, text: str) -> Path:

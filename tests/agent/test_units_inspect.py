@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent import unit_inspect
-from dflash_console.agent.unit_inspect import DEADLINE, Inspector, inspect_unit
+from dflash_console.agent.units import inspector as unit_inspect
+from dflash_console.agent.units.inspector import DEADLINE, Inspector, inspect_unit
 from tests.agent.environments import make_venv
 from tests.waiting import until_sync
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent.unit_pace import Pace
-from dflash_console.agent.unit_text import escape_path
 from dflash_console.agent.units import UnitSection
+from dflash_console.agent.units.pace import Pace
+from dflash_console.agent.units.text import escape_path
 from dflash_console.model import Missing
 from tests.agent.bus_peers import Systemd, session_bus
 from tests.agent.systemctl import (

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent import unit_files, unit_show
-from dflash_console.agent.unit_files import FileWatch, installed_units
 from dflash_console.agent.units import UnitSection
+from dflash_console.agent.units import files as unit_files
+from dflash_console.agent.units import show as unit_show
+from dflash_console.agent.units.files import FileWatch, installed_units
 from dflash_console.model import Missing
 from tests.agent.systemctl import (
     RUN,

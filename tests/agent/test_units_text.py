@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dflash_console.agent import unit_text
-from dflash_console.agent.unit_text import (
+from dflash_console.agent.units import text as unit_text
+from dflash_console.agent.units.text import (
     describe_unit,
     escape_path,
     match_names,

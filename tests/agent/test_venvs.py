@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent import look as look_module
-from dflash_console.agent import venvs
-from dflash_console.agent.look import Look, has_changed
+from dflash_console.agent.venvs import look as look_module
+from dflash_console.agent.venvs import section as venvs
+from dflash_console.agent.venvs.look import Look, has_changed
 from dflash_console.model import Missing, Package
 from tests.agent.environments import WORKER, make_venv
 from tests.agent.venv_loop import Loop, home, loop, origins, package, put, settle

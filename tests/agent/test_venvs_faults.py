@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dflash_console.agent import venv_look, venvs
+from dflash_console.agent.venvs import reading as venv_look
+from dflash_console.agent.venvs import section as venvs
 from dflash_console.model import Missing
 from tests.agent.dead_mount import dead_mount
 from tests.agent.environments import make_venv

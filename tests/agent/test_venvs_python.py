@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent.interpreter import Interpreter, prefix_of, read_interpreter
-from dflash_console.agent.look import Look
+from dflash_console.agent.venvs.interpreter import Interpreter, prefix_of, read_interpreter
+from dflash_console.agent.venvs.look import Look
 from tests.agent.environments import make_venv
 
 VERSION = ".".join(map(str, sys.version_info[:3]))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent import venv_search
-from dflash_console.agent.venv_search import find_venvs, remote_mounts
+from dflash_console.agent.venvs import search as venv_search
+from dflash_console.agent.venvs.search import find_venvs, remote_mounts
 
 
 def env(path: Path) -> str:

@@ -15,9 +15,11 @@ import msgspec
 import pytest
 
 from dflash_console import model
-from dflash_console.agent import look as look_module
-from dflash_console.agent import venv_look, venv_search, venvs
 from dflash_console.agent.venvs import VenvSection
+from dflash_console.agent.venvs import look as look_module
+from dflash_console.agent.venvs import reading as venv_look
+from dflash_console.agent.venvs import search as venv_search
+from dflash_console.agent.venvs import section as venvs
 from dflash_console.model import Package, Venv
 from tests.agent.environments import SPEC
 from tests.wheels import wheel

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .section import Section
-from .unit_manager import UnitManager
+from ..section import Section
+from .manager import UnitManager
 
 __all__ = ["UnitSection"]
 

@@ -9,14 +9,14 @@ import os
 import time
 from fnmatch import fnmatchcase
 
+from ..redact import redact_text
+from ..section import missing
 from .bus import MANAGER, Bus
-from .redact import redact_text
-from .section import missing
-from .unit_files import FileWatch, unit_folders
-from .unit_inspect import Inspector
-from .unit_pace import POLL_PACE, Pace
-from .unit_show import UnitReader
-from .unit_text import (
+from .files import FileWatch, unit_folders
+from .inspector import Inspector
+from .pace import POLL_PACE, Pace
+from .show import UnitReader
+from .text import (
     describe_unit,
     escape_path,
     is_glob,

@@ -7,8 +7,8 @@ import os
 import re
 import shlex
 
-from .redact import redact_text
-from .section import missing
+from ..redact import redact_text
+from ..section import missing
 
 __all__ = ["find_interpreter", "find_port", "is_python", "parse_environment"]
 

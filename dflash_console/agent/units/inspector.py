@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import re
 
-from .child import OneShot, Outcome
-from .procs import find_venv, read_process
-from .section import missing
-from .unit_command import find_interpreter, find_port, is_python, parse_environment
-from .unit_text import split_command
+from ..child import OneShot, Outcome
+from ..procs import find_venv, read_process
+from ..section import missing
+from .command import find_interpreter, find_port, is_python, parse_environment
+from .text import split_command
 
 __all__ = ["Inspector", "inspect_unit"]
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from .child import Channel
+    from ..child import Channel
 
 DEADLINE = 5.0
 SLOW_PACE, FAST_PACE = 30.0, 10.0

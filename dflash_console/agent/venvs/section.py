@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 
-from .child import OneShot
+from ..child import OneShot
+from ..section import Section, missing
 from .look import has_changed
-from .section import Section, missing
-from .venv_look import absent, look_at, search
+from .reading import absent, look_at, search
 
 __all__ = ["VenvSection"]
 
@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from .child import Channel
-    from .venv_look import Item
+    from ..child import Channel
+    from .reading import Item
 
 STALL = 5.0
 """Seconds without a word from a child, after which what it looks at counts as hung."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
+from ..mounts import read_mounts
+from ..section import missing
 from .interpreter import Interpreter, prefix_of, read_interpreter
 from .look import Look, has_changed, native, shown
-from .mounts import read_mounts
 from .packages import read_packages
-from .section import missing
-from .venv_search import find_venvs, remote_mounts
+from .search import find_venvs, remote_mounts
 
 __all__ = ["absent", "look_at", "read_venv", "search"]
 
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .child import Channel
+    from ..child import Channel
     from .look import Mark
 
     Item = tuple[str, str, "dict[str, Mark] | None"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+from ..section import missing
 from .look import Look
-from .section import missing
 
 __all__ = ["Distribution", "Distributions", "normalise"]
 

@@ -6,8 +6,8 @@ import errno
 import os
 import re
 
+from ..section import missing
 from .look import Look, shown
-from .section import missing
 
 __all__ = ["Interpreter", "prefix_of", "read_interpreter"]
 

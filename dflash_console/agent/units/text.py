@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-from .section import missing
+from ..section import missing
 
 __all__ = [
     "PROPERTIES",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-from .child import OneShot, Outcome
-from .section import missing
-from .unit_files import installed_units
-from .unit_text import PROPERTIES, is_glob, parse_show
+from ..child import OneShot, Outcome
+from ..section import missing
+from .files import installed_units
+from .text import PROPERTIES, is_glob, parse_show
 
 __all__ = ["UnitReader"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .child import Channel
+    from ..child import Channel
 
 DEADLINE = 5.0
 BOOTED = "/run/systemd/system"

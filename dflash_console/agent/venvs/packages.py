@@ -9,11 +9,11 @@ import errno
 import os
 import re
 
+from ..section import missing
 from .distributions import Distributions
 from .importing import Finder, Found, SearchPath, search_path
 from .interpreter import Interpreter
 from .look import Look
-from .section import missing
 
 __all__ = ["read_packages"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from fnmatch import fnmatchcase
 
-from .unit_text import is_glob, refusal, system_name
+from .text import is_glob, refusal, system_name
 
 __all__ = ["FileWatch", "installed_units", "unit_folders"]
 
