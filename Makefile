@@ -42,8 +42,8 @@ $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "$(PYTHON) is Python $(VERSION); the console needs 3.11 to 3.13. Name another: make PYTHON=python3.12 ..." >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module with pip. On Debian and Ubuntu: apt install python$(VERSION)-venv" >&2; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # uv resolves for every platform and Python at once, which pip can not.
@@ -52,7 +52,7 @@ COMPILE = .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.1
 
 lock:
 	$(PYTHON) -m venv --clear .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-lock/bin/python -m pip install -qq --disable-pip-version-check uv
 	$(COMPILE) pyproject.toml --output-file requirements.lock
 	$(COMPILE) --constraints requirements.lock pyproject.toml --group dev --output-file requirements-dev.lock
 	rm -rf .venv-lock

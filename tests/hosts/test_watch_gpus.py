@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.model import Gpu, gpu_key
+from dflash_console.model import Gpu, GpuProcess, gpu_key
 from tests.hosts.fleet import Fleet
 from tests.hosts.gpus import driver, install_library
 from tests.hosts.watching import Watching, config_file, is_reason, watching
@@ -210,11 +210,17 @@ async def test_a_process_on_a_gpu_has_user_command_venv_and_unit(hosts: Fleet, c
     try:
         async with watching(config) as watch:
             await watch.until_whole("ct129")
-            processes = watch.gpu("ct129", 0).processes
-            assert isinstance(processes, list)
-            (process,) = processes
+
+            def settled() -> GpuProcess | None:
+                """A process that has just been started may be read while systemd still sets it up."""
+                processes = watch.gpu("ct129", 0).processes
+                assert isinstance(processes, list)
+                (process,) = processes
+                assert (process.venv, process.unit) == ("/root/ml-env", "sglang-dflash.service")
+                return process
+
+            process = await watch.until(settled, "the process has its venv and unit")
             assert (process.pid, process.memory, process.user) == (pid, 29 << 30, "root")
-            assert (process.venv, process.unit) == ("/root/ml-env", "sglang-dflash.service")
             assert isinstance(process.command, str)
             assert "launch_server.py --port 30000" in process.command
             assert "not-for-the-screen" not in process.command
