@@ -97,18 +97,23 @@ def unit_of(cgroups: str) -> str | None:
 
     A service of a user's own manager is `user:NAME`, as the config names it.
     """
-    path = ""
+    # systemd keeps one of the two hierarchies, and the other may be there and hold nothing of it.
+    named: list[str] = []
+    unified: list[str] = []
     for line in cgroups.splitlines():
         number, _, rest = line.partition(":")
-        controllers, _, where = rest.partition(":")
-        if controllers == "name=systemd" or (number == "0" and not controllers and not path):
-            path = where
-    names = [part for part in path.split("/") if part.endswith(".service") and len(part) > len(".service")]
-    if not names:
+        controllers, _, path = rest.partition(":")
+        services = [part for part in path.split("/") if part.endswith(".service") and part != ".service"]
+        if controllers == "name=systemd":
+            named = services
+        elif number == "0" and not controllers:
+            unified = services
+    services = named or unified
+    if not services:
         return None
     # systemd puts "_" before a name that the kernel could take for a control file of its own.
-    name = names[-1].lstrip("_")
-    of_user = len(names) > 1 and names[-2].startswith("user@")
+    name = services[-1].lstrip("_")
+    of_user = len(services) > 1 and services[-2].startswith("user@")
     return f"user:{name}" if of_user else name
 
 

@@ -245,6 +245,7 @@ def test_a_name_on_path_means_its_first_place(venv: Path, tmp_path: Path) -> Non
         ("0::/user.slice/user-0.slice/user@0.service/init.scope\n", "user@0.service"),
         ("12:memory:/x.service\n1:name=systemd:/system.slice/sglang.service\n0::/\n", "sglang.service"),
         ("1:name=systemd:/system.slice/sglang.service\n0::/system.slice/wrong.service\n", "sglang.service"),
+        ("1:name=systemd:/payload\n0::/payload/system.slice/sglang.service\n", "sglang.service"),
         ("0::/lxc/129/ns/system.slice/sglang.service\n", "sglang.service"),
         ("0::/machine.slice/systemd-nspawn@ct.service/payload/system.slice/a.service\n", "a.service"),
         ("0::/system.slice/docker-0123abcd.scope\n", None),
