@@ -41,6 +41,7 @@ $(READY): requirements-dev.lock pyproject.toml
 	@test -n "$(VERSION)" || { echo "There is no '$(PYTHON)' here. Install Python 3.11 to 3.13, or name one: make PYTHON=python3.12 ..." >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "$(PYTHON) is Python $(VERSION); the console needs 3.11 to 3.13. Name another: make PYTHON=python3.12 ..." >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module with pip. On Debian and Ubuntu: apt install python$(VERSION)-venv" >&2; exit 2; }
+	@echo "setting up $(VENV): the console, and what its tests and checks need; once, about a minute ..." >&2
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .

@@ -127,7 +127,8 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Config:
     try:
         return _config(tables, file)
     except _Wrong as wrong:
-        raise ConfigError(f"{file}: {wrong}") from None
+        line = _line_of(wrong.key, text)
+        raise ConfigError(f"{file}:{f' line {line}:' if line else ''} {wrong}") from None
 
 
 # ---- reading
@@ -167,6 +168,23 @@ class _Wrong(Exception):
 
     def __init__(self, key: str, what: str) -> None:
         super().__init__(f"{key}: {what}" if key else what)
+        self.key = key
+
+
+def _line_of(key: str, text: str) -> int | None:
+    """The line of a key, or of its table's header; None where it is written in another way, or twice."""
+    wanted = re.sub(r"(\[\d+\])+$", "", key)
+    table = ""
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if header := re.match(r"\s*\[([^\[\]]+)\]\s*(#.*)?$", line):
+            table = header[1].strip()
+            found += [number] if table == wanted else []
+        elif (name := re.match(r"\s*([\w-]+|\"[^\"]*\")\s*=", line)) and f"{table}.{name[1]}".lstrip(
+            "."
+        ) == wanted:
+            found.append(number)
+    return found[0] if len(found) == 1 else None
 
 
 KEYS: dict[str, tuple[str, ...]] = {

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
+# gc=False throughout: none of these can be part of a cycle, and a fleet holds a hundred thousand of them.
+
 __all__ = [
     "PROTOCOL",
     "Answer",
@@ -88,7 +90,7 @@ def is_missing(value: object) -> bool:
 # ---- GPUs
 
 
-class GpuProcess(msgspec.Struct, frozen=True):
+class GpuProcess(msgspec.Struct, frozen=True, gc=False):
     """A process that holds memory on a GPU. Its identity is (pid, started, the GPU's UUID)."""
 
     pid: int
@@ -105,7 +107,7 @@ class GpuProcess(msgspec.Struct, frozen=True):
     """The systemd unit by its cgroup, such as `sglang.service`; None outside any service."""
 
 
-class Gpu(msgspec.Struct, frozen=True):
+class Gpu(msgspec.Struct, frozen=True, gc=False):
     """One GPU as the driver tells it. A GPU that was seen once keeps its row, whatever befalls it."""
 
     index: int
@@ -157,7 +159,7 @@ def gpu_key(gpu: Gpu) -> str:
     return f"index {gpu.index}"
 
 
-class GpuReport(msgspec.Struct, frozen=True):
+class GpuReport(msgspec.Struct, frozen=True, gc=False):
     """All GPUs of a host, and what stands between them and us."""
 
     gpus: list[Gpu]
@@ -183,7 +185,7 @@ class GpuReport(msgspec.Struct, frozen=True):
 Origin: TypeAlias = str | Missing | None
 
 
-class Package(msgspec.Struct, frozen=True):
+class Package(msgspec.Struct, frozen=True, gc=False):
     """A package as the venv's interpreter would find it, learnt without importing anything."""
 
     name: str
@@ -206,7 +208,7 @@ class Package(msgspec.Struct, frozen=True):
     """The origin lies outside the venv's own site-packages."""
 
 
-class Venv(msgspec.Struct, frozen=True):
+class Venv(msgspec.Struct, frozen=True, gc=False):
     """A virtual environment on a host."""
 
     path: str
@@ -224,7 +226,7 @@ class Venv(msgspec.Struct, frozen=True):
 # ---- units, paths, the host itself
 
 
-class Unit(msgspec.Struct, frozen=True):
+class Unit(msgspec.Struct, frozen=True, gc=False):
     """A systemd unit, by `systemctl show`. `name` is as in the config (`user:NAME` for the login user's manager)."""
 
     name: str
@@ -274,7 +276,7 @@ class Filesystem(msgspec.Struct, frozen=True, gc=False):
     """For an ordinary user, without the blocks reserved for root."""
 
 
-class PathInfo(msgspec.Struct, frozen=True):
+class PathInfo(msgspec.Struct, frozen=True, gc=False):
     """A configured path: there or not, what it is, and the room around it."""
 
     path: str
@@ -287,7 +289,7 @@ class PathInfo(msgspec.Struct, frozen=True):
     """Of the nearest parent that is there."""
 
 
-class HostInfo(msgspec.Struct, frozen=True):
+class HostInfo(msgspec.Struct, frozen=True, gc=False):
     """The machine itself."""
 
     hostname: str
@@ -306,9 +308,11 @@ class HostInfo(msgspec.Struct, frozen=True):
     python: str = ""
     """Of the agent's interpreter, which is not the venvs'."""
     user: str = ""
+    home: str = ""
+    """The login user's: what `~/` in the config means here."""
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """All that is known of a host at one time; each section as it was last sent."""
 
     at: float
@@ -346,7 +350,7 @@ def decode_cell(kind: type, value: object) -> object:
 # ---- what travels: console to agent
 
 
-class WatchSpec(msgspec.Struct, frozen=True, tag_field="do", tag="watch"):
+class WatchSpec(msgspec.Struct, frozen=True, gc=False, tag_field="do", tag="watch"):
     """What the agent is to watch; sent once after hello, and again when the config changes."""
 
     interval: float
@@ -364,7 +368,7 @@ class WatchSpec(msgspec.Struct, frozen=True, tag_field="do", tag="watch"):
 # ---- what travels: agent to console
 
 
-class Hello(msgspec.Struct, frozen=True, tag_field="type", tag="hello"):
+class Hello(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="hello"):
     """The agent's first frame."""
 
     protocol: int
@@ -372,7 +376,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="type", tag="hello"):
     pid: int
 
 
-class Sample(msgspec.Struct, frozen=True, tag_field="type", tag="sample"):
+class Sample(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="sample"):
     """What changed since the last sample; the first one of each section is whole. A section that is not there is as
     it was. Sections arrive as soon as each is known: the first samples lack the slow ones."""
 
@@ -384,7 +388,7 @@ class Sample(msgspec.Struct, frozen=True, tag_field="type", tag="sample"):
     paths: list[PathInfo] | UnsetType = UNSET
 
 
-class Answer(msgspec.Struct, frozen=True, tag_field="type", tag="answer"):
+class Answer(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="answer"):
     """The answer to a request, by its number; exactly one of `ok` and `error` is set."""
 
     id: int
@@ -392,7 +396,7 @@ class Answer(msgspec.Struct, frozen=True, tag_field="type", tag="answer"):
     error: str | None = None
 
 
-class Note(msgspec.Struct, frozen=True, tag_field="type", tag="note"):
+class Note(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="note"):
     """A fault inside the agent that does not end it: one section could not be read, with the reason."""
 
     section: str
@@ -405,13 +409,13 @@ FromAgent: TypeAlias = Hello | Sample | Answer | Note
 # ---- what the console adds
 
 
-class LinkStatus(msgspec.Struct, frozen=True):
+class LinkStatus(msgspec.Struct, frozen=True, gc=False):
     """How a host is reached right now."""
 
     state: LinkState
     detail: str = ""
     """What happened and what to do about it; empty while all is well."""
-    latency_ms: Number = Missing("not_found")
+    latency_ms: Number = Missing("not_found", "not connected")
     """Round trip of the last heartbeat."""
     since: float = 0.0
     """The console's clock."""
@@ -419,7 +423,7 @@ class LinkStatus(msgspec.Struct, frozen=True):
     """The console's clock; None while connected or trying."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, gc=False):
     """Something wrong, or worth knowing, on one host."""
 
     code: str

@@ -35,7 +35,7 @@ def fault(folder: Path, text: str | bytes) -> str:
     message = str(caught.value)
     assert message.startswith(f"{path}: ")
     assert "\n" not in message
-    return message.removeprefix(f"{path}: ")
+    return re.sub(r"^line \d+: ", "", message.removeprefix(f"{path}: "))
 
 
 # ---- what loads
@@ -256,3 +256,30 @@ WRONG = [
 @pytest.mark.parametrize(("text", "says"), WRONG, ids=[says.split(": ")[0] for _, says in WRONG])
 def test_a_mistake_is_named_by_its_key_with_what_would_be_right(tmp_path: Path, text: str, says: str) -> None:
     assert fault(tmp_path, text).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("# hosts\n[hosts.a]\nport = 22\n\n[hosts.b]\nrole = 'x'\n", 6),
+        ("[hosts.a]\nvenvs = [\n  '/v',\n  'w',\n]\n", 2),
+        ("[console]\n[hosts.a]\n[consol]\n", 3),
+        ("[console]\n\n  intervall = 2  # s\n", 3),
+        ('[hosts."m.example"]\nport = 0\n', 2),
+        ('[hosts."a:b"]\n', 1),
+        ("[ hosts.a ] # x\nport = 0\n", 2),
+        ("console = 1\n", 1),
+        ("[hosts]\na = { role = 'x' }\n", None),
+        ("hosts.a.role = 'x'\n", None),
+        ("[hosts.a]\nunits = ['x y', '''\nunits = 3\n''']\n", None),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_where_that_is_certain(
+    tmp_path: Path, text: str, line: int | None
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    told = re.match(rf"{re.escape(str(path))}: (?:line (\d+): )?\w", str(caught.value))
+    assert told is not None
+    assert told[1] == (str(line) if line else None)

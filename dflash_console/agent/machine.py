@@ -81,6 +81,7 @@ def _slow_facts() -> dict[str, Any]:
         "kernel": _clean(system.release),
         "python": "{}.{}.{}".format(*sys.version_info),
         "user": _own_name(),
+        "home": _clean(os.path.expanduser("~")),
     }
 
 

@@ -254,8 +254,11 @@ class Agent:
         self._is_silent = True
         for slot in self._slots:
             if not slot.is_resting(now):
+                is_new = slot.section is None
                 with slot.guard(now):
                     slot.tick(spec, now)
+                if is_new:
+                    self._introduce(slot, now)
                 if self._is_first:
                     self._send_changes(now)
         if self._is_first:
@@ -282,6 +285,19 @@ class Agent:
             if slot is not source and slot.section is not None and source.section is not None:
                 with slot.guard(now):
                     slot.section.observe(source.name, source.section.value)
+
+    def _introduce(self, slot: Slot, now: float) -> None:
+        """Tell a section that was just made what the others have found already."""
+        for other in self._slots:
+            source = other.section
+            if (
+                other is not slot
+                and slot.section is not None
+                and source is not None
+                and source.value is not None
+            ):
+                with slot.guard(now):
+                    slot.section.observe(other.name, source.value)
 
     def _send_sample(self, slots: list[Slot]) -> None:
         if self._outbox.backlog <= SAMPLE_BACKLOG:

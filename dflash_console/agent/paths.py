@@ -77,7 +77,8 @@ class PathSection(Section):
         self._quick_at = 0.0
 
     def configure(self, spec: dict[str, Any]) -> None:
-        self._paths = list(dict.fromkeys(str(path) for path in spec["paths"]))
+        # Only this host knows the login user's home.
+        self._paths = list(dict.fromkeys(os.path.expanduser(str(path)) for path in spec["paths"]))
         self._infos = {path: info for path, info in self._infos.items() if path in self._paths}
         self._main.due = 0.0
         self._publish()

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dflash_console import __version__
-from dflash_console.cli.streams import PROGRAM, complain
+from dflash_console.cli.streams import (
+    CANT_WRITE,
+    PROGRAM,
+    cant_write,
+    complain,
+    discard,
+    hold_streams,
+    is_full,
+    is_of_echo,
+)
+from dflash_console.cli.terminals import is_terminal, why_no_screen
+
+if TYPE_CHECKING:
+    from dflash_console.config import Config
 
 __all__ = ["main"]
 
@@ -83,9 +99,12 @@ def program(
 @click.pass_context
 def status(context: click.Context, hosts: tuple[str, ...], as_json: bool, config: Path | None) -> int:
     from dflash_console.cli.status import run_status
-    from dflash_console.config import load
+    from dflash_console.config import default_path, load
 
-    return run_status(load(config or context.obj, os.environ), hosts, as_json=as_json)
+    settings = load(config or context.obj, os.environ)
+    if settings.path is None:
+        complain(f"no config at {default_path(os.environ)}: watching this machine")
+    return run_status(settings, hosts, as_json=as_json)
 
 
 def add_later(name: str, what: str) -> None:
@@ -108,9 +127,14 @@ for later_name, later_what in LATER.items():
 
 
 def open_console(config: Path | None, *, read_only: bool, theme: str | None, mouse: bool) -> int:
-    """The console on this terminal; its exit code."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        complain(f"the console needs a terminal; for scripts there is `{PROGRAM} status [--json]`")
+    """The console on this terminal; its exit code. Raises ConfigError."""
+    why = ""
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        why = "the console needs a terminal"
+    elif reason := why_no_screen(os.environ):
+        why = f"the console can't draw here: {reason}; set TERM to what it is, such as xterm-256color"
+    if why:
+        complain(f"{why}; for scripts there is `{PROGRAM} status [--json]`")
         return 2
     from dflash_console.config import load
     from dflash_console.errors import StateError
@@ -118,37 +142,78 @@ def open_console(config: Path | None, *, read_only: bool, theme: str | None, mou
     from dflash_console.ui import run_console
 
     settings = load(config, os.environ)
+    check_theme(settings, theme)
     state_path = default_state_path()
+    trouble = ""
     try:
         remembered = load_state(state_path)
     except StateError as error:
-        complain(str(error))
+        trouble = str(error)
         remembered = State()
-    return run_console(
-        settings,
-        theme=theme or settings.console.theme or remembered.theme,
-        read_only=read_only or settings.console.read_only,
-        mouse=mouse and settings.console.mouse,
-        remember_theme=lambda name: save_state(state_path, State(theme=name)),
-    )
+    try:
+        return run_console(
+            settings,
+            theme=theme or settings.console.theme or remembered.theme,
+            read_only=read_only or settings.console.read_only,
+            mouse=mouse and settings.console.mouse,
+            remember_theme=lambda name: save_state(state_path, State(theme=name)),
+        )
+    finally:
+        # Not before: the console's screen would hide it.
+        if trouble:
+            complain(trouble)
+
+
+def check_theme(settings: Config, asked: str | None) -> None:
+    """Sees that the theme of the command line, else of the config, is there. Raises ConfigError.
+
+    One that was only remembered may have gone meanwhile.
+    """
+    name = asked or settings.console.theme
+    if name is None:
+        return
+    from dflash_console.errors import ConfigError
+    from dflash_console.ui.themes import load_themes, theme_folders
+
+    looks, failures = load_themes(theme_folders())
+    if name in looks:
+        return
+    place = "--theme" if asked else f"{settings.path}: console.theme"
+    broken = next((words for words in failures if f"/{name}.toml: " in words), "")
+    if broken:
+        raise ConfigError(f"{place}: the theme {name!r} can't be used: {broken}")
+    near = difflib.get_close_matches(name, looks, n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]}? There are" if near else "there are"
+    raise ConfigError(f"{place}: no theme is called {name!r}; {advice}: {', '.join(looks)}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program with these arguments, else with those of the process; gives back its exit code."""
     from dflash_console.errors import ConsoleError
 
+    hold_streams()
+    if sys.stdout is None:
+        complain("can't write: stdout is closed")
+        return CANT_WRITE
     try:
         answer = program.main(argv, prog_name=PROGRAM, standalone_mode=False)
         return answer if isinstance(answer, int) else 0
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         return error.exit_code
     except ConsoleError as error:
         complain(str(error))
         return 2
-    except Exception:  # noqa: BLE001 - the top: a fault of ours, shown without the values of variables
+    except Exception as error:  # noqa: BLE001 - the top: a fault of ours, shown without the values of variables
+        if isinstance(error, OSError) and is_of_echo(error):
+            return cant_write(error.strerror or str(error))
         complain("a fault of the console itself; please report what follows")
-        traceback.print_exc()
+        with contextlib.suppress(OSError):
+            traceback.print_exc(file=sys.stderr)
         return FAULT
+    finally:
+        if is_full(sys.stderr):
+            discard(sys.stderr)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dflash_console.cli.terminals import is_terminal
 from dflash_console.fleet import HostView
-from dflash_console.model import Finding, Missing
+from dflash_console.model import Finding, Level, Missing
 from dflash_console.ui.drawing.gpus import gpu_block
 from dflash_console.ui.drawing.line import Ink, Line, Row, plain, wrap
 from dflash_console.ui.drawing.panel import FINDING_MARKS
 from dflash_console.ui.drawing.places import host_line, path_block
 from dflash_console.ui.drawing.services import unit_block
 from dflash_console.ui.drawing.venvs import venv_block
-from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, REASON_WORDS
+from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, REASON_WORDS, plural
 
 __all__ = ["Terminal", "status_text", "terminal"]
 
@@ -37,6 +39,16 @@ CODES: dict[Ink, str] = {
 }
 """SGR codes of the 8 colours that every terminal has; an ink that is not here is plain text."""
 
+NARROWEST, WIDEST = 40, 160
+"""Columns that are used of a terminal."""
+UNBOUND = 1 << 16
+"""Columns of a file or a pipe: no path is that long."""
+LEVELS: dict[Level, Callable[[int], str]] = {
+    "critical": lambda count: f"{count} critical",
+    "warning": lambda count: plural(count, "warning"),
+}
+"""What is counted at the end, in words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
@@ -47,20 +59,42 @@ class Terminal:
 
 
 def terminal() -> Terminal:
-    """What stdout is: 80 columns and no colours unless it is a terminal."""
-    if not sys.stdout.isatty():
-        return Terminal()
-    columns = shutil.get_terminal_size((80, 24)).columns
+    """What stdout is. Off a terminal nothing is cut or wrapped, unless $COLUMNS says how much room there is."""
+    if not is_terminal(sys.stdout):
+        columns = os.environ.get("COLUMNS", "")
+        return Terminal(max(NARROWEST, int(columns)) if columns.isdecimal() else UNBOUND)
+    room = shutil.get_terminal_size((80, 24)).columns
     has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Terminal(max(40, min(columns, 160)), has_colours)
+    return Terminal(max(NARROWEST, min(room, WIDEST)), has_colours)
 
 
 def status_text(
-    looked_at: Iterable[tuple[HostView, Sequence[Finding]]], to: Terminal, interval: float = 1.0
+    looked_at: Sequence[tuple[HostView, Sequence[Finding]]], to: Terminal, interval: float = 1.0
 ) -> str:
-    """A block of lines a host, with an empty line between two."""
+    """A block of lines a host and, of several hosts, a summary; with an empty line between two."""
     blocks = [host_block(view, findings, to.width, interval) for view, findings in looked_at]
+    if len(looked_at) > 1:
+        blocks.append([Row(to.width).add(text).line() for text in wrap(summary(looked_at), to.width)])
     return "\n".join("".join(painted(line, to) + "\n" for line in block) for block in blocks)
+
+
+def summary(looked_at: Sequence[tuple[HostView, Sequence[Finding]]]) -> str:
+    """All hosts in a sentence: `3 hosts: 2 up, 1 unreachable; 2 critical (ct129, ct200), 1 warning (kpro6)`."""
+    states = Counter(LINK_WORDS[view.link.state] for view, _ in looked_at)
+    counts: list[str] = []
+    for level, word in LEVELS.items():
+        found = {
+            view.config.name: sum(finding.level == level for finding in findings)
+            for view, findings in looked_at
+        }
+        if any(found.values()):
+            names = ", ".join(name for name, count in found.items() if count)
+            counts.append(f"{word(sum(found.values()))} ({names})")
+    return (
+        f"{plural(len(looked_at), 'host')}: "
+        + ", ".join(f"{states[word]} {word}" for word in LINK_WORDS.values() if states[word])
+        + f"; {', '.join(counts) or 'nothing critical, no warning'}"
+    )
 
 
 def host_block(view: HostView, findings: Sequence[Finding], width: int, interval: float) -> list[Line]:
@@ -89,10 +123,15 @@ def headline(view: HostView, width: int) -> Line:
     row.item(f"{mark} {LINK_WORDS[view.link.state]}", ink)
     latency = view.link.latency_ms
     if view.link.state == "up":
-        row.item(
-            REASON_WORDS[latency.missing] if isinstance(latency, Missing) else f"{latency:.0f} ms", "dim"
-        )
+        row.item(latency_words(latency), "dim")
     return row.line()
+
+
+def latency_words(latency: float | Missing) -> str:
+    """A round trip as the console shows it: `0.4 ms`, `23 ms`."""
+    if isinstance(latency, Missing):
+        return REASON_WORDS[latency.missing]
+    return f"{latency:.1f} ms" if latency < 10 else f"{latency:.0f} ms"
 
 
 def finding_lines(finding: Finding, width: int) -> list[Line]:

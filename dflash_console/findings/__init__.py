@@ -55,7 +55,7 @@ def find(
     role: Role = "observe",
     shared: Mapping[str, tuple[str, ...]] | None = None,
     *,
-    address: str = "",
+    ssh: str = "",
     package_venv: str | None = None,
     utilization: Mapping[str, tuple[int | None, ...]] | None = None,
     unread: frozenset[str] = frozenset(),
@@ -64,9 +64,10 @@ def find(
 ) -> list[Finding]:
     """All findings of a host: what is wrong with its link first, then worst first, in a stable order.
 
-    The arguments are those of `Picture`; without a snapshot only the link can be judged.
+    `ssh` is the command that reaches it by hand, empty for this machine; the others are those of `Picture`.
+    Without a snapshot only the link can be judged.
     """
-    trouble = reach.link_trouble(link, address)
+    trouble = reach.link_trouble(link, ssh)
     first = [] if trouble is None else [trouble]
     if snapshot is None:
         return first
@@ -74,7 +75,6 @@ def find(
         snapshot=snapshot,
         link=link,
         role=role,
-        address=address,
         package_venv=package_venv,
         shared=shared or {},
         utilization=utilization or {},
@@ -92,10 +92,6 @@ def find(
 class WatchedHost(Protocol):
     """What the config says of a host, as far as the rules go by it (`config.HostConfig`)."""
 
-    @property
-    def address(self) -> str: ...
-    @property
-    def local(self) -> bool: ...
     @property
     def role(self) -> Role: ...
     @property
@@ -121,6 +117,8 @@ class View(Protocol):
     def notes(self) -> Mapping[str, str]: ...
     @property
     def rebooted_at(self) -> float | None: ...
+    @property
+    def ssh_command(self) -> str: ...
 
 
 def findings_of(view: View) -> list[Finding]:
@@ -130,7 +128,7 @@ def findings_of(view: View) -> list[Finding]:
         view.link,
         view.config.role,
         view.shared,
-        address="" if view.config.local else view.config.address,
+        ssh=view.ssh_command,
         package_venv=view.config.package_venv,
         utilization=view.utilization,
         unread=view.unread,

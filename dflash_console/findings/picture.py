@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -18,8 +19,6 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
     link: LinkStatus
     role: Role = "observe"
-    address: str = ""
-    """What `ssh` is given to reach the host; empty for this machine."""
     package_venv: str | None = None
     shared: Mapping[str, tuple[str, ...]] = {}
     """GPU UUID to the other hosts that show the card."""
@@ -29,19 +28,26 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     notes: Mapping[str, str] = {}
     rebooted_at: float | None = None
 
+    def is_package_venv(self, path: str) -> bool:
+        """Whether a venv's path is the one that the config calls `package_venv`."""
+        return is_same_path(self.package_venv, path, self.snapshot.host.home)
+
 
 Rule: TypeAlias = Callable[[Picture], Iterator[Finding]]
 """A rule gives the findings of one kind; it takes no host, keeps nothing and never raises on a Missing."""
 
 
-def is_same_path(configured: str | None, path: str | None) -> bool:
-    """Whether a path of the config is that path of the host; `~/` is a home that only the host knows."""
+def is_same_path(configured: str | None, path: str | None, home: str = "") -> bool:
+    """Whether a path of the config is that path of the host, which has `~/` expanded to the login user's `home`.
+
+    Where the home is not known, any path that ends so is taken for it.
+    """
     if configured is None or path is None:
         return False
-    configured, path = configured.rstrip("/"), path.rstrip("/")
-    if configured.startswith("~/"):
-        return path == configured or path.endswith(configured[1:])
-    return path == configured
+    configured, path = posixpath.normpath(configured), posixpath.normpath(path)
+    if not configured.startswith("~/"):
+        return path == configured
+    return path == posixpath.normpath(home + configured[1:]) if home else path.endswith(configured[1:])
 
 
 def numbers(indexes: list[int]) -> str:

@@ -21,8 +21,11 @@ WORDS: dict[LinkState, str] = {
 }
 
 
-def link_trouble(link: LinkStatus, address: str = "") -> Finding | None:
-    """What is wrong with the link; None while it is up or being made for the first time."""
+def link_trouble(link: LinkStatus, ssh: str = "") -> Finding | None:
+    """What is wrong with the link; None while it is up or being made for the first time.
+
+    `ssh` is the command that reaches the host by hand.
+    """
     if link.state in ("up", "connecting"):
         return None
     detail = " ".join(link.detail.split())
@@ -30,8 +33,8 @@ def link_trouble(link: LinkStatus, address: str = "") -> Finding | None:
     if link.state == "stale" and detail:
         text = f"{WORDS[link.state]} ({detail})"
     step = ""
-    if address and link.state in ("unreachable", "refused"):
-        step = f"try: ssh {address}"
+    if ssh and link.state in ("unreachable", "refused"):
+        step = f"try: {ssh}"
     return Finding(link.state, "warning" if link.state == "stale" else "critical", "link", text, step)
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 
-from dflash_console.findings.picture import Picture, is_same_path
+from dflash_console.findings.picture import Picture
 from dflash_console.model import Finding, Missing, Unit
 
 __all__ = ["absent_units", "broken_units", "other_venvs", "stale_units", "unread_units", "unusable_units"]
@@ -107,6 +107,6 @@ def other_venvs(picture: Picture) -> Iterator[Finding]:
     """A unit that starts from another venv than the one that copies go to."""
     wanted = picture.package_venv
     for unit in readable(picture):
-        if wanted is not None and unit.venv is not None and not is_same_path(wanted, unit.venv):
+        if wanted is not None and unit.venv is not None and not picture.is_package_venv(unit.venv):
             text = f"starts from {unit.venv}, the package goes to {wanted}"
             yield Finding("unit_other_venv", "warning", unit.name, text, f"{manager(unit)} cat {plain(unit)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dflash_console.findings.picture import Picture, is_same_path
+from dflash_console.findings.picture import Picture
 from dflash_console.model import Finding, Level, Missing, Package, Venv
 
 __all__ = [
@@ -33,7 +33,7 @@ def packages(picture: Picture) -> Iterator[tuple[Venv, Package]]:
 def is_wanted_in(picture: Picture, venv: Venv) -> bool:
     """Whether the package of this venv is the one that copies come from or go to."""
     if picture.package_venv is not None:
-        return is_same_path(picture.package_venv, venv.path)
+        return picture.is_package_venv(venv.path)
     return picture.role in ("source", "target")
 
 
@@ -126,7 +126,7 @@ def no_package(picture: Picture) -> Iterator[Finding]:
         if isinstance(venv.package, Missing) and not is_absent(venv):
             text = f"the package can't be read: {venv.package.detail or venv.package.missing}"
             yield Finding("package_unreadable", "warning", venv.path, text)
-        elif is_absent(venv) and is_same_path(picture.package_venv, venv.path):
+        elif is_absent(venv) and picture.is_package_venv(venv.path):
             yield Finding(
                 "package_missing", "warning", venv.path, "the package is not in it", "copy or install it here"
             )

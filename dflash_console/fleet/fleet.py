@@ -39,6 +39,7 @@ class Fleet:
                 opener,
                 self._note,
                 pace=pace,
+                ssh_config=config.console.ssh_config,
                 now=now,
                 clock=clock,
             )

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from dflash_console.config import HostConfig
+from dflash_console.link import ssh_command
 from dflash_console.model import LinkStatus, Snapshot
 
 __all__ = ["SECTIONS", "HostView", "Section"]
@@ -39,5 +40,13 @@ class HostView(msgspec.Struct, frozen=True):
     """Failed tries in a row."""
     rebooted_at: float | None = None
     """The console's clock when the host came back with another boot id; None if it never did."""
+    ssh_config: str | None = None
+    """As in `config.ConsoleConfig`."""
     revision: int = 0
     """Grows with each change."""
+
+    @property
+    def ssh_command(self) -> str:
+        """The command that reaches the host by hand, on the way that the console takes; empty for this
+        machine."""
+        return ssh_command(self.config, self.ssh_config)

@@ -34,6 +34,7 @@ class Watcher:
         changed: Callable[[Watcher], None],
         *,
         pace: Pace,
+        ssh_config: str | None = None,
         now: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -50,7 +51,7 @@ class Watcher:
         self._refresh = asyncio.Event()
         self._sampled = asyncio.Event()
         self._is_ending = False
-        self.view = HostView(config=host, link=LinkStatus("connecting", since=clock()))
+        self.view = HostView(config=host, link=LinkStatus("connecting", since=clock()), ssh_config=ssh_config)
 
     # ---- what the fleet asks
 

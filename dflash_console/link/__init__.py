@@ -14,11 +14,12 @@ from typing import Protocol
 from dflash_console.config import HostConfig
 from dflash_console.link.clean import clean
 from dflash_console.link.process import Connection, Process
+from dflash_console.link.route import wish_of
 from dflash_console.link.session import Pong, Session
 from dflash_console.link.threads import in_thread
 from dflash_console.link.turns import turn
 
-__all__ = ["Connection", "Pong", "Process", "Session", "clean", "connect"]
+__all__ = ["Connection", "Pong", "Process", "Session", "clean", "connect", "ssh_command"]
 
 
 async def connect(host: HostConfig, *, ssh_config: str | None, timeout: float = 10.0) -> Connection:  # noqa: ASYNC109
@@ -35,6 +36,11 @@ async def connect(host: HostConfig, *, ssh_config: str | None, timeout: float = 
         is_loaded = hasattr(sys.modules.get("dflash_console.link.ssh"), "connect")
         connect_by_ssh = _import_ssh() if is_loaded else await in_thread(_import_ssh)
         return await connect_by_ssh(host, ssh_config=ssh_config, timeout=timeout)
+
+
+def ssh_command(host: HostConfig, ssh_config: str | None) -> str:
+    """The command that reaches a host by hand as `connect` does; empty for this machine."""
+    return "" if host.local else wish_of(host).command(ssh_config)
 
 
 class _Connect(Protocol):

@@ -86,15 +86,21 @@ def _why_it_ended(process: Process, host: HostConfig, noise: bytearray) -> LinkE
         return process.failure
     for line in bytes(noise).splitlines():
         if line.startswith(NO_PYTHON.encode("ascii")):
-            found = clean_bytes(line[len(NO_PYTHON) :], SHOWN).strip(" ,")
-            return NoPython(
-                f"{host.name} has no Python 3.8 or newer ({found}): install one, or name it as `python` in "
-                f"[hosts.{host.name}] of the config"
-            )
+            return _no_python(host, clean_bytes(line[len(NO_PYTHON) :], SHOWN).strip(" ,"))
     how = _how(process) or "without a word"
     return AgentFailed(
         f"{host.name}: the login shell or Python ended {how} before the agent ran{_said(process, noise)}"
     )
+
+
+def _no_python(host: HostConfig, found: str) -> NoPython:
+    key = f"`python` in [hosts.{host.name}] of the config"
+    if host.python:
+        return NoPython(
+            f"{host.name}: {key} is no Python 3.8 or newer there: {found}; correct it, or leave it out to have "
+            "one looked for"
+        )
+    return NoPython(f"{host.name} has no Python 3.8 or newer ({found}): install one, or name it as {key}")
 
 
 def _how(process: Process) -> str:

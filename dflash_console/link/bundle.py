@@ -17,7 +17,7 @@ from dflash_console.errors import AgentFailed
 __all__ = ["BOOT_COMMAND", "NO_PYTHON", "bundle"]
 
 NO_PYTHON = "dflash-console:no-python"
-"""How the one line begins that the host prints when it has no Python 3.8 or newer; what was found follows."""
+"""How the one line begins that the host prints when no Python will do; what was found, and why not, follows."""
 
 _CANDIDATES = (
     "python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8"
@@ -26,24 +26,24 @@ _CANDIDATES = (
 
 # No `!`, backslash, newline or single quote inside: csh and fish would read them. `$e` is the interpreter
 # behind a pyenv or asdf shim, which costs 100 ms for each start; a wrapper that sets something Python needs
-# stays in use.
+# stays in use. 38 is what no other program ends with when it is given these words.
 BOOT_COMMAND = (
     "exec /bin/sh -c '"
-    "IFS= read -r p; f=; "
-    f'for q in "$p" {_CANDIDATES}; do '
-    'c=$(command -v "$q" 2>/dev/null) && test -n "$c" || continue; '
-    'if e=$("$q" -I -S -c '
-    '"import sys;sys.stdout.write(sys.executable or str());sys.exit(sys.version_info<(3,8))"'
-    ' </dev/null 2>/dev/null); then :; else f="$f $q ($("$q" -V </dev/null 2>&1)),"; continue; fi; '
+    f'IFS= read -r p; f=; if test -n "$p"; then set -- "$p"; else set -- {_CANDIDATES}; fi; '
+    "for q do "
+    'c=$(command -v "$q" 2>/dev/null) && test -n "$c" || { test -z "$p" || f=" $q (no such program)"; continue; }; '
+    'e=$("$q" -I -S -c '
+    '"import sys;sys.stdout.write(sys.executable or str());sys.exit(38*(sys.version_info>=(3,8)))"'
+    " </dev/null 2>/dev/null); "
+    'if test $? -ne 38; then v=$("$q" -V </dev/null 2>&1); f="$f $q (${v:-not Python}),"; continue; fi; '
     'if test "$e" = "$c" || "$e" -I -S -c "import zlib" </dev/null >/dev/null 2>&1; then q=$e; fi; '
     'exec "$q" -I -S -B -u -c "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"; '
     "done; "
     f"set -f; echo {NO_PYTHON} ${{f:-nothing found}}; exit 127"
     "'"
 )
-"""The line that the login shell runs. It reads one line (an interpreter's path, or nothing), takes the first
-Python 3.8 or newer of that path and the usual names, and has it read `LENGTH\\n` and as many bytes of source
-from stdin."""
+"""The line that the login shell runs. It reads one line and takes the Python that is named there, else the first
+Python 3.8 or newer of the usual names, and has it read `LENGTH\\n` and as many bytes of source from stdin."""
 
 
 def bundle(token: str, *, heartbeat: float = 30.0) -> bytes:

@@ -23,7 +23,7 @@ from dflash_console.link.clean import clean_bytes
 from dflash_console.link.processgroup import signal_group
 from dflash_console.link.threads import in_thread
 
-__all__ = ["Route", "Wish", "build", "parse", "resolve"]
+__all__ = ["Route", "Wish", "build", "parse", "resolve", "wish_of"]
 
 ASK_TIMEOUT = 10.0
 """Seconds for one `ssh -G`. It takes 9 ms; `Match exec` and CanonicalizeHostname can take longer."""
@@ -51,6 +51,10 @@ class Wish(msgspec.Struct, frozen=True):
         }
         given = [word for flag, value in options.items() if value is not None for word in (flag, value)]
         return [*given, "--", self.address]
+
+    def command(self, ssh_config: str | None) -> str:
+        """The ssh command line that goes there, to be repeated by hand."""
+        return shlex.join(["ssh", *self.arguments(ssh_config)]).replace(" -- ", " ", 1)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -117,8 +121,12 @@ async def resolve(host: HostConfig, ssh_config: str | None) -> Route:
 
     `ssh_config` is as for `ssh -F`. Raises Unreachable when ssh is not there or does not accept its config.
     """
-    wish = Wish(host.address, host.user, host.port, host.jump)
-    return await _resolve(wish, ssh_config, ())
+    return await _resolve(wish_of(host), ssh_config, ())
+
+
+def wish_of(host: HostConfig) -> Wish:
+    """What is asked of ssh for a host of the config."""
+    return Wish(host.address, host.user, host.port, host.jump)
 
 
 async def _resolve(wish: Wish, ssh_config: str | None, before: tuple[Wish, ...]) -> Route:
@@ -183,10 +191,9 @@ def parse(output: str) -> dict[str, list[str]]:
 
 def build(answer: Mapping[str, list[str]], wish: Wish, ssh_config: str | None) -> Route:
     """The Route that the answer of `ssh -G` describes, without its jump host. Looks at files, blocks."""
-    options = shlex.join(["ssh", *wish.arguments(ssh_config)])
     route = Route(
         name=wish.address,
-        command=options.replace(" -- ", " ", 1),
+        command=wish.command(ssh_config),
         hostname=_last(answer, "hostname") or wish.address,
         port=int(_last(answer, "port") or 22),
         user=_last(answer, "user"),

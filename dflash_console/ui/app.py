@@ -17,7 +17,7 @@ from dflash_console.ui.drawing.line import safe
 from dflash_console.ui.fleet_screen import FleetScreen
 from dflash_console.ui.host_screen import HostScreen
 from dflash_console.ui.panel import Panel
-from dflash_console.ui.scene import Moment, Scene, SceneMaker, now
+from dflash_console.ui.scene import Moment, Scene, SceneMaker, next_trouble, now
 from dflash_console.ui.screen import ConsoleScreen
 from dflash_console.ui.terminal import (
     ConsoleDriver,
@@ -204,6 +204,22 @@ class ConsoleApp(App[None]):
         else:
             self._fleet.retry(host.name)
             self.notify(f"{host.name}: trying now", timeout=2, markup=False)
+
+    def action_trouble(self, step: int) -> None:
+        """Selects the next (1) or the previous (-1) host with trouble, worst first."""
+        screen = self.screen
+        if not isinstance(screen, ConsoleScreen):
+            return
+        name = next_trouble(screen.candidates(), self.selected, step)
+        if name is None:
+            self.notify("no host has trouble", timeout=2, markup=False)
+            return
+        self.selected = name
+        screen.show_selected()
+
+    def action_help_quit(self) -> None:
+        """Says how to quit, for those whom Ctrl+C would have quit elsewhere."""
+        self.notify("q quits", timeout=2, markup=False)
 
     def action_help(self) -> None:
         """Shows the keys."""

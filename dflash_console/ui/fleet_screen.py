@@ -12,7 +12,7 @@ from dflash_console.ui.actions import bindings
 from dflash_console.ui.drawing.line import Line, Row
 from dflash_console.ui.drawing.masonry import Direction
 from dflash_console.ui.panel import HostChosen, Panel
-from dflash_console.ui.scene import matching
+from dflash_console.ui.scene import HostScene, matching
 from dflash_console.ui.screen import ConsoleScreen
 from dflash_console.ui.table import MOST_PANELS, Arranged, Table
 from dflash_console.ui.wall import Scrolled, Wall
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 __all__ = ["FleetScreen"]
+
+
+_FILTER_KEYS = (("enter", "keep the filter"), ("esc", "show all hosts"))
 
 
 class FleetScreen(ConsoleScreen):
@@ -63,7 +66,28 @@ class FleetScreen(ConsoleScreen):
             self._hosts.paint(shown, scene.moment, self.owner.selected)
         else:
             self._nothing.show(_no_match(self.filter_text, self.size.width))
-        self.paint_frame(filter_text=self.filter_text, shown=len(shown), hint=self._below(names))
+        self.paint_frame(
+            filter_text=self.filter_text,
+            shown=len(shown),
+            hint=self._below(names),
+            keys=_FILTER_KEYS if self._filter.display else None,
+        )
+
+    def candidates(self) -> Sequence[HostScene]:
+        """The hosts that the filter lets through."""
+        return matching(self.owner.scene.hosts, self.filter_text)
+
+    def show_selected(self) -> None:
+        """Has the selected host on the screen."""
+        self._select(self.owner.selected)
+
+    def on_resize(self) -> None:
+        """Draws for the new size, the selected host in view."""
+        self.call_after_refresh(self._paint_and_reveal)
+
+    def _paint_and_reveal(self) -> None:
+        self.owner.paint()
+        self.call_after_refresh(self.show_selected)
 
     def _below(self, names: Sequence[str]) -> str:
         """Which of the hosts is selected, where not all of them fit on the screen."""
@@ -78,24 +102,27 @@ class FleetScreen(ConsoleScreen):
         self._select(self._hosts.move(self.owner.selected, cast(Direction, direction)))
 
     def action_page(self, direction: int) -> None:
-        """Scrolls a screenful."""
-        self._hosts.page(direction)
+        """Scrolls a screenful; the selection comes along."""
+        self.owner.selected = self._hosts.page(self.owner.selected, direction)
         self.owner.paint()
 
     def action_open(self) -> None:
-        """Opens the selected host."""
-        self.owner.open_host(self.owner.selected)
+        """Opens the selected host; one that was scrolled out of sight is shown first."""
+        if self._hosts.shows(self.owner.selected):
+            self.owner.open_host(self.owner.selected)
+        else:
+            self._select(self.owner.selected)
 
     def action_filter(self) -> None:
         """Asks for words."""
         self._filter.display = True
         self._filter.focus()
+        self.owner.paint()
 
     def action_clear_filter(self) -> None:
         """Shows all hosts again."""
         self._filter.value = ""
         self._close_filter()
-        self.owner.paint()
 
     @on(Input.Changed)
     def _filter_changed(self, event: Input.Changed) -> None:
@@ -107,6 +134,7 @@ class FleetScreen(ConsoleScreen):
     def _close_filter(self) -> None:
         self._filter.display = False
         self.set_focus(None)
+        self.owner.paint()
 
     @on(Scrolled)
     def _scrolled(self) -> None:

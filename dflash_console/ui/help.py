@@ -14,6 +14,7 @@ from dflash_console.ui.drawing.help import draw_help
 from dflash_console.ui.panel import Panel
 
 if TYPE_CHECKING:
+    from textual.geometry import Size
     from textual.widget import Widget
 
 __all__ = ["HelpScreen"]
@@ -48,6 +49,10 @@ class HelpScreen(ModalScreen[None]):
         box.border_title = "help"
         box.border_subtitle = "esc closes"
         yield box
+
+    def _screen_resized(self, size: Size) -> None:
+        """As for the console's other screens."""
+        super()._screen_resized(self.app.size)
 
     def on_mount(self) -> None:
         """Draws once the size is known."""

@@ -57,6 +57,11 @@ class HostScreen(ConsoleScreen):
             lines = [Row(width).add(text, "bad").line()]
         self._page.show(lines)
 
+    def show_selected(self) -> None:
+        """Shows the selected host from its top."""
+        self._to(0)
+        self.owner.paint()
+
     def _position(self) -> str:
         most = self._scroll.max_scroll_y
         return f"{round(self._scroll.scroll_y * 100 / most)} %" if most else ""
@@ -85,8 +90,7 @@ class HostScreen(ConsoleScreen):
         at = names.index(self.owner.selected) + step
         if 0 <= at < len(names):
             self.owner.selected = names[at]
-            self._to(0)
-            self.owner.paint()
+            self.show_selected()
 
     def _to(self, line: int) -> None:
         self._scroll.scroll_to(y=line, animate=False)

@@ -9,12 +9,14 @@ from typing import Literal, NamedTuple, TypeAlias
 from dflash_console.findings import findings_of
 from dflash_console.fleet import HostView
 from dflash_console.model import Finding, Level, Unit
+from dflash_console.ui.drawing.unread import is_reading
 from dflash_console.ui.drawing.words import LINK_WORDS, unit_state
 
-__all__ = ["HostScene", "Moment", "Scene", "SceneMaker", "Standing", "matching", "now"]
+__all__ = ["HostScene", "Moment", "Scene", "SceneMaker", "Standing", "matching", "next_trouble", "now"]
 
-Standing: TypeAlias = Literal["ok", "note", "warning", "critical", "waiting", "stale", "down"]
-"""A host in one word. `waiting`: not heard of yet; `down`: can't be watched until something is done."""
+Standing: TypeAlias = Literal["ok", "note", "warning", "critical", "waiting", "reading", "stale", "down"]
+"""A host in one word. `waiting`: not heard of yet; `reading`: answers, nothing is wrong in what came so far;
+`down`: can't be watched until something is done."""
 
 
 class Moment(NamedTuple):
@@ -52,7 +54,16 @@ class HostScene(NamedTuple):
             return "stale" if self.view.snapshot is not None else "waiting"
         if state != "up":
             return "down"
+        if is_reading(self.view) and self.level in (None, "note"):
+            return "reading"
         return self.level or "ok"
+
+    @property
+    def trouble(self) -> int | None:
+        """How soon to look at the host: 0 for a link that fails or a critical finding, 1 for a warning."""
+        if self.level == "critical" or self.view.link.state not in ("up", "connecting"):
+            return 0
+        return 1 if self.level == "warning" else None
 
     @property
     def beside_link(self) -> Sequence[Finding]:
@@ -99,6 +110,25 @@ def _findings(view: HostView) -> Sequence[Finding]:
     except Exception as error:  # noqa: BLE001  one host's fault must not hide the others; it becomes a finding
         text = f"could not be judged: {type(error).__name__}: {error}"
         return [Finding("console_fault", "warning", "this console", text, "please report this")]
+
+
+def next_trouble(hosts: Sequence[HostScene], selected: str, step: int) -> str | None:
+    """The host with trouble after (1) or before (-1) the selected one, worst first; None when there is none.
+
+    From a host without trouble it goes to the nearest one that is worst off. All ends are joined.
+    """
+    ranked = [(host.trouble, at, host.name) for at, host in enumerate(hosts) if host.trouble is not None]
+    ranked.sort(key=lambda place: place[:2])
+    names = [name for _, _, name in ranked]
+    if not names:
+        return None
+    if selected in names:
+        return names[(names.index(selected) + step) % len(names)]
+    at = next((number for number, host in enumerate(hosts) if host.name == selected), -1)
+    worst = [(place, name) for rank, place, name in ranked if rank == ranked[0][0]]
+    if step > 0:
+        return next((name for place, name in worst if place > at), worst[0][1])
+    return next((name for place, name in reversed(worst) if place < at), worst[-1][1])
 
 
 def matching(hosts: Sequence[HostScene], filter_text: str) -> tuple[HostScene, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.screen import Screen
@@ -12,7 +13,10 @@ from dflash_console.ui.drawing.line import Row
 from dflash_console.ui.panel import Panel
 
 if TYPE_CHECKING:
+    from textual.geometry import Size
+
     from dflash_console.ui.app import ConsoleApp
+    from dflash_console.ui.scene import HostScene
 
 __all__ = ["ConsoleScreen"]
 
@@ -37,8 +41,23 @@ class ConsoleScreen(Screen[None]):
         """Draws everything from the app's scene; only what differs from before is written to the terminal."""
         raise NotImplementedError
 
-    def paint_frame(self, *, filter_text: str = "", shown: int = 0, hint: str = "") -> None:
-        """Draws header and footer."""
+    def show_selected(self) -> None:
+        """Shows the host that was selected from elsewhere."""
+        raise NotImplementedError
+
+    def candidates(self) -> Sequence[HostScene]:
+        """The hosts that may be selected here."""
+        return self.owner.scene.hosts
+
+    def paint_frame(
+        self,
+        *,
+        filter_text: str = "",
+        shown: int = 0,
+        hint: str = "",
+        keys: Sequence[tuple[str, str]] | None = None,
+    ) -> None:
+        """Draws header and footer; `keys` stand in the footer instead of those of the place."""
         width = self.size.width
         owner = self.owner
         state = HeaderState(
@@ -50,11 +69,16 @@ class ConsoleScreen(Screen[None]):
             fault=owner.fault,
         )
         self.header.show([draw_header(owner.scene, state, width)])
-        self.footer.show([draw_footer(footer_keys(self.place), width, hint)])
+        self.footer.show([draw_footer(footer_keys(self.place) if keys is None else keys, width, hint)])
 
     def show_fault(self, text: str) -> None:
         """Puts what went wrong in the header's place."""
         self.header.show([Row(self.size.width).add(" DFLASH ", "badge").add(f"  ✗ {text}", "bad").line()])
+
+    def _screen_resized(self, size: Size) -> None:
+        """Lays out for the terminal as it is now: of two events that meet, one is of another size, and Textual
+        answers each with a new one, for ever."""
+        super()._screen_resized(self.app.size)
 
     def on_resize(self) -> None:
         """Draws for the new size, once the widgets know theirs."""

@@ -115,9 +115,19 @@ class Table(Container):
         at, height = self._names.index(name), self._rows.size.height
         self._top = max(0, min(max(self._top, at - height + 1), at))
 
-    def page(self, direction: int) -> None:
-        """Moves the rows by a screenful."""
-        self._top = max(0, self._top + direction * max(1, self._rows.size.height - 1))
+    def shows(self, name: str) -> bool:
+        """Whether the host's row is on the screen."""
+        at = self._names.index(name) if name in self._names else -1
+        return self._top <= at < self._top + self._rows.size.height
+
+    def page(self, selected: str, direction: int) -> str:
+        """The host a screenful on."""
+        if selected not in self._names:
+            return self._names[0] if self._names else selected
+        at = self._names.index(selected) + direction * max(1, self._rows.size.height - 1)
+        name = self._names[max(0, min(len(self._names) - 1, at))]
+        self.reveal(name)
+        return name
 
     def name_at(self, row: int) -> str | None:
         """The host in a row of the screen."""

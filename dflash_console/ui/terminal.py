@@ -61,6 +61,9 @@ class ConsoleDriver(LinuxDriver):
         super().__init__(app, **options)
         if self._file is not None:
             self._file = cast(Any, _Output(self._file))
+        if self._size is None:
+            # Else the first layout goes by Rich, which knows another size where the terminal tells none.
+            self._size = self._get_terminal_size()
 
     def _sigcont_application(self, *arguments: object) -> None:
         """Resumes only what was suspended: a hang-up sends SIGCONT too, and two readers would never end."""

@@ -69,23 +69,37 @@ class Wall(VerticalScroll, can_focus=False):
     def paint(self, hosts: Sequence[HostScene], moment: Moment, selected: str) -> None:
         """Draws the panels in view, and of the others some at each tick, so that their heights stay right."""
         names = [host.name for host in hosts]
+        was_seen = self.shows(selected)
         is_moved = names != self._shown
         if is_moved:
             self._show_only(names)
-        width = self._inner_width() // self._count_columns()
-        if width < _NARROWEST:
-            return
-        top, room = round(self.scroll_y), self.size.height
-        is_all_due = is_moved or width != self._drawn_width
-        self._drawn_width = width
         self._turn = (self._turn + 1) % _TURNS
+        is_all_due, columns = is_moved, 0
+        # Heights follow from the width, and the number of columns from the heights; it only grows.
+        while (count := self._count_columns()) != columns:
+            columns, width = count, self._inner_width() // count
+            if width < _NARROWEST:
+                return
+            is_all_due |= width != self._drawn_width
+            self._drawn_width = width
+            is_moved |= self._paint_due(hosts, moment, selected, width, is_all_due)
+        if is_moved:
+            self.refresh(layout=True)
+            if was_seen:
+                self.call_after_refresh(self.reveal, selected)
+
+    def _paint_due(
+        self, hosts: Sequence[HostScene], moment: Moment, selected: str, width: int, is_all_due: bool
+    ) -> bool:
+        """Draws the panels whose turn it is; says whether the height of one changed."""
+        top, room = round(self.scroll_y), self.size.height
+        is_moved = False
         for number, (host, box) in enumerate(zip(hosts, self._boxes(), strict=True)):
             is_seen = box.y < top + room and box.y + box.height > top
             if is_seen or is_all_due or not box.height or number % _TURNS == self._turn:
                 panel = self._panels[host.name]
                 is_moved |= panel.paint(host, width, moment, host.name == selected, room)
-        if is_moved:
-            self.refresh(layout=True)
+        return is_moved
 
     def _show_only(self, names: list[str]) -> None:
         self._shown = names
@@ -169,9 +183,29 @@ class Wall(VerticalScroll, can_focus=False):
         elif top < last:
             self._scroll(last)
 
-    def page(self, direction: int) -> None:
-        """Scrolls a screenful."""
-        self._scroll(round(self.scroll_y) + direction * max(1, self.size.height - 2))
+    def shows(self, name: str) -> bool:
+        """Whether any line of a host's panel is on the screen, or will be once it is drawn."""
+        if name not in self._shown:
+            return False
+        box = self._boxes()[self._shown.index(name)]
+        if not box.height:
+            return True
+        return box.y < round(self.scroll_y) + self.size.height and box.y + box.height > round(self.scroll_y)
+
+    def page(self, selected: str, direction: int) -> str:
+        """Scrolls a screenful, and gives the host to select: one whose title is on the screen."""
+        before = round(self.scroll_y)
+        self._scroll(before + direction * max(1, self.size.height - 2))
+        top = round(self.scroll_y)
+        placed = dict(zip(self._shown, self._boxes(), strict=True))
+        titled = [name for name, box in placed.items() if top <= box.y < top + self.size.height]
+        if not titled:
+            return next((name for name in self._shown if self.shows(name)), selected)
+        column = placed[selected].x if selected in placed else 0
+        names = [name for name in titled if placed[name].x == column] or titled
+        if top == before:
+            return names[-1 if direction > 0 else 0]
+        return selected if selected in names else names[0 if direction > 0 else -1]
 
     def _scroll(self, line: int) -> None:
         self.scroll_to(y=line, animate=False, immediate=True)

@@ -41,6 +41,7 @@ cd {folder}
 echo "$*" >> calls
 echo "$XDG_RUNTIME_DIR $DBUS_SESSION_BUS_ADDRESS" >> environments
 [ -e hang ] && exec sleep 600
+[ -e hang-user ] && [ "$1" = --user ] && exec sleep 600
 [ -e dead ] && {{ cat dead >&2; exit 1; }}
 case "$*" in *" -p Version") echo Version=252; exit 0;; esac
 while [ "$1" != -- ]; do shift; done

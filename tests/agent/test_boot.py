@@ -112,29 +112,58 @@ def test_the_shipped_agent_reads_every_section_and_leaves_no_process(minor: str)
         agent.close()
 
 
-@pytest.mark.parametrize(
-    "configured", [*old_pythons(), "/nowhere/python", "/etc/passwd", "/bin/false", "no such thing"]
-)
-def test_an_interpreter_that_will_not_do_is_passed_over_for_one_that_will(
-    configured: str, tmp_path: Path
-) -> None:
-    (tmp_path / "python3").symlink_to(sys.executable)
-    agent = boot(configured, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+def test_a_usual_python_that_will_not_do_is_passed_over_for_one_that_will(tmp_path: Path) -> None:
+    (tmp_path / "python3").symlink_to("/bin/false")
+    (tmp_path / "python3.14").symlink_to("/bin/true")
+    (tmp_path / "python3.13").symlink_to("/bin/echo")
+    (tmp_path / "python3.12").symlink_to(sys.executable)
+    agent = boot("", env={"PATH": f"{tmp_path}"})
     try:
         assert say_hello(agent).python == "{}.{}.{}".format(*sys.version_info)
     finally:
         agent.close()
 
 
+@pytest.mark.parametrize(
+    ("configured", "why"),
+    [
+        *((python, r"Python [23]\.[\d.]+") for python in old_pythons()),
+        ("/nowhere/python", "no such program"),
+        ("no such thing", "no such program"),
+        ("/etc", "no such program|.*"),
+        ("/etc/passwd", "no such program|.*[Pp]ermission denied"),
+        ("/bin/false", "not Python"),
+        ("/bin/true", ".*"),
+        ("/bin/echo", ".*"),
+    ],
+)
+@pytest.mark.parametrize("name", sorted(RC_FILES))
+def test_a_configured_python_that_will_not_do_is_told_and_no_other_taken(
+    name: str, configured: str, why: str, tmp_path: Path
+) -> None:
+    shell = shutil.which(name)
+    if shell is None:
+        pytest.skip(f"{name} is not installed")
+    (tmp_path / "python3").symlink_to(sys.executable)
+    done = line_of_a_host(configured, shell, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert done.returncode == 127
+    assert re.fullmatch(rf"{NO_PYTHON} {configured} \(({why})\),?\n", done.stdout)
+
+
 def without_pythons(configured: str) -> subprocess.CompletedProcess[str]:
     """Run the line on a host that has no interpreter but the configured one."""
+    return line_of_a_host(configured, "/bin/sh", {"PATH": "/nowhere"})
+
+
+def line_of_a_host(configured: str, shell: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run the line on a host whose only Pythons are those of PATH and the configured one."""
     line = BOOT_COMMAND
     for path in re.findall(r" (/usr/\S+)", line):
         line = line.replace(f" {path}", " /nowhere/python3")
     return subprocess.run(
-        ["/bin/sh", "-c", line],
+        [shell, "-c", line],
         input=configured + "\n",
-        env={"PATH": "/nowhere"},
+        env=environ,
         capture_output=True,
         text=True,
         timeout=60,

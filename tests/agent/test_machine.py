@@ -32,6 +32,7 @@ def test_the_facts_are_the_machines_own() -> None:
     assert info.python == sys.version.split()[0]
     assert info.cpus == len(psutil.Process().cpu_affinity())
     assert info.user == psutil.Process().username()
+    assert info.home == str(Path.home())
     memory = psutil.virtual_memory()
     assert info.memory_total == memory.total
     assert abs(info.memory_available - memory.available) < memory.total // 10

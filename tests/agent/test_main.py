@@ -400,12 +400,11 @@ sections = {"paths": Told}
         assert agent.section("paths")[0].path == "/two"
 
 
-def test_a_section_learns_what_the_others_found() -> None:
-    program = """
-class Units(Section):
-    name = "units"
-    def tick(self, now):
-        self.value = []
+@pytest.mark.parametrize("when", ["value = []", "def tick(self, now): self.value = []"])
+def test_a_section_learns_what_the_others_found(when: str) -> None:
+    program = (
+        f"class Units(Section):\n    name = 'units'\n    {when}\n"
+        + """
 
 class Venvs(Section):
     name = "venvs"
@@ -413,6 +412,7 @@ class Venvs(Section):
         self.value = [dict(path=name, source="unit", python="3.12", packages={}, package=missing("not_found"))]
 sections = {"units": Units, "venvs": Venvs}
 """
+    )
     with running(program) as agent:
         agent.ask("watch", **SPEC)
         assert [venv.path for venv in agent.section("venvs")] == ["units"]

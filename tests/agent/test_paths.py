@@ -82,6 +82,20 @@ def test_files_folders_and_what_is_not_there_are_told_apart(section: PathSection
         assert info.filesystem.total == room.f_blocks * room.f_frsize
 
 
+def test_a_home_relative_path_is_the_login_users(
+    section: PathSection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "model").mkdir()
+    watch(section, "~/model", "~/gone", tmp_path / "model")
+    found = until(section, lambda value: True)
+    assert [info.path for info in found] == [f"{tmp_path}/model", f"{tmp_path}/gone"]
+    assert found[0].kind == "folder"
+    assert isinstance(found[1].kind, Missing)
+    (tmp_path / "gone").touch()
+    until(section, lambda value: value[1].kind == "file")
+
+
 def test_a_name_that_is_not_utf8_and_one_that_no_system_can_have(
     section: PathSection, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from dflash_console.agent.venvs.look import Look, has_changed
 from dflash_console.model import Missing, Package
 from tests.agent.environments import WORKER, make_venv
 from tests.agent.venv_loop import Loop, home, loop, origins, package, put, settle
+from tests.waiting import until_sync
 from tests.wheels import lay, wheel
 
 __all__ = ["home", "loop"]
@@ -71,6 +72,36 @@ def test_a_units_environment_comes_and_goes_with_the_unit(loop: Loop, tmp_path: 
     loop.until(lambda rows: [row.source for row in rows] == ["unit"], "the unit's environment")
     loop.section.add_interpreters([])
     loop.until(lambda rows: not rows, "nothing")
+
+
+def turn_until(loop: Loop, true: Callable[[], bool], what: str) -> None:
+    def look() -> bool:
+        loop.turn()
+        return true()
+
+    until_sync(look, 30, what)
+
+
+def test_the_first_value_has_the_watched_units_environments(loop: Loop, tmp_path: Path, home: Path) -> None:
+    for folder in (tmp_path / "unit", home / "found"):
+        make_venv(folder)
+    loop.configure(units=["x.service"])
+    turn_until(loop, lambda: loop.section._has_searched, "the search")
+    assert loop.section.value is None
+    loop.section.observe("units", [{"venv": str(tmp_path / "unit")}, {"venv": None, "interpreter": None}])
+    assert [(row.path, row.source) for row in loop.first()] == [
+        (str(tmp_path / "unit"), "unit"),
+        (str(home / "found"), "found"),
+    ]
+
+
+def test_units_that_are_never_told_keep_the_others_for_a_while_only(loop: Loop, home: Path) -> None:
+    make_venv(home / "found")
+    loop.configure(units=["x.service"])
+    turn_until(loop, lambda: bool(loop.section._known), "the reading")
+    assert loop.section.value is None
+    loop.ahead += venvs.UNITS_WAIT
+    assert [row.source for row in loop.first()] == ["found"]
 
 
 def test_another_spec_takes_the_place_of_the_first(loop: Loop, tmp_path: Path) -> None:

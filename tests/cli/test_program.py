@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import curses
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from dflash_console import __version__
+from dflash_console import __version__, ui
 from dflash_console.cli import app, main
+from dflash_console.cli.terminals import why_no_screen
+from dflash_console.state import State, save_state
 
 LOCAL = "[hosts.here]\nlocal = true\nunits = []\nvenvs = []\n"
+THEMES = Path(__file__).parents[2] / "themes"
 DEAD = '[hosts.gone]\naddress = "127.0.0.1"\nport = 1\n'
 
 
+ENVIRON = {**os.environ, "DFLASH_CONSOLE_CONFIG": "", "HOME": "/nonexistent"}
+PROGRAM = [sys.executable, "-m", "dflash_console"]
+
+
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "DFLASH_CONSOLE_CONFIG": "", "HOME": "/nonexistent"}
-    command = [sys.executable, "-m", "dflash_console", *map(str, words)]
     return subprocess.run(
-        command,
+        [*PROGRAM, *map(str, words)],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        env=environ,
+        env=ENVIRON,
         timeout=60,
         check=False,
     )
@@ -164,3 +172,206 @@ def test_a_reader_that_closes_early_gets_no_traceback(config: Path) -> None:
         os.close(write)
         assert done.stderr == ""
         assert done.returncode in (1, 3)
+
+
+# ---- streams that take nothing
+
+
+def shell(script: str, *words: str | Path, unbuffered: bool = False) -> subprocess.CompletedProcess[str]:
+    """The program with these words, as `"$@"` of a line of shell."""
+    environ = {**ENVIRON, "PYTHONUNBUFFERED": "1" if unbuffered else ""}
+    return subprocess.run(
+        ["/bin/sh", "-c", script, "sh", *PROGRAM, *map(str, words)],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=environ,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["status", "--help"], ["status"], ["status", "--json"]]
+)
+def test_an_answer_that_cannot_be_written_is_one_line_and_a_code_of_its_own(
+    config: Path, words: list[str], unbuffered: bool
+) -> None:
+    done = shell('exec "$@" > /dev/full', "--config", config, *words, unbuffered=unbuffered)
+    assert done.stderr == "dflash-console: can't write: No space left on device\n"
+    assert done.returncode == 74
+
+
+@pytest.mark.parametrize("words", [["--help"], ["status"], []])
+def test_a_closed_stdout_is_told_before_any_work(config: Path, words: list[str]) -> None:
+    done = shell('exec "$@" >&-', "--config", config, *words)
+    assert (done.returncode, done.stderr) == (74, "dflash-console: can't write: stdout is closed\n")
+
+
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize(
+    ("words", "more", "code"),
+    [
+        (["status", "--json"], "", 3),
+        (["status"], ">&-", 74),
+        (["status"], ">/dev/full", 74),
+        (["--nope"], "", 2),
+        (["status", "--config", "/nonexistent"], "", 2),
+        ([], "<&-", 2),
+    ],
+)
+def test_a_stderr_that_takes_nothing_changes_neither_answer_nor_exit_code(
+    config: Path, stderr: str, words: list[str], more: str, code: int
+) -> None:
+    done = shell(f'exec "$@" {more} {stderr}', "--config", config, *words)
+    assert done.returncode == code
+    assert (done.stdout[:1], done.stderr) == ("{" if code == 3 else "", "")
+
+
+# ---- what the console asks of its terminal
+
+
+def on_a_terminal(term: str | None, *words: str | Path) -> tuple[int, str]:
+    """Exit code and stderr of the program on a pseudo terminal."""
+    master, slave = os.openpty()
+    environ = {name: value for name, value in ENVIRON.items() if name != "TERM"}
+    try:
+        done = subprocess.run(
+            [*PROGRAM, *map(str, words)],
+            stdin=slave,
+            stdout=slave,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environ if term is None else {**environ, "TERM": term},
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(master)
+        os.close(slave)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("term", "why"),
+    [
+        (None, "TERM is not set"),
+        ("", "TERM is not set"),
+        ("dumb", "a terminal 'dumb' can't move its cursor"),
+        ("unknown", "nothing is known of a terminal 'unknown'"),
+        ("no-such-terminal", "nothing is known of a terminal 'no-such-terminal'"),
+    ],
+)
+def test_a_terminal_that_cannot_be_drawn_on_is_refused_with_what_else_there_is(
+    config: Path, term: str | None, why: str
+) -> None:
+    code, told = on_a_terminal(term, "--config", config)
+    assert code == 2
+    assert why in told
+    assert "`dflash-console status [--json]`" in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("term", ["xterm", "xterm-256color", "screen", "tmux-256color", "linux", "vt100"])
+def test_a_terminal_that_can_move_its_cursor_is_fine(term: str) -> None:
+    code = f"from dflash_console.cli.terminals import why_no_screen; print(repr(why_no_screen({{'TERM': {term!r}}})))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "''\n"
+
+
+def test_without_a_database_of_terminals_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise curses.error("setupterm: could not find terminfo database")
+
+    monkeypatch.setattr(curses, "setupterm", fail)
+    monkeypatch.setattr(sys, "stdout", sys.__stdout__)
+    assert why_no_screen({"TERM": "xterm"}) == ""
+
+
+# ---- what it starts with
+
+
+@pytest.fixture
+def consoles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, object]]:
+    """The program is on a good terminal, in a home of the test's own; the arguments of each console come in."""
+    opened: list[dict[str, object]] = []
+
+    def run_console(config: object, **arguments: object) -> int:
+        print("the console", file=sys.stderr)  # noqa: T201
+        opened.append(arguments)
+        return 0
+
+    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.setattr(app, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(app, "why_no_screen", lambda environ: "")
+    monkeypatch.setattr(ui, "run_console", run_console)
+    return opened
+
+
+def test_an_unknown_theme_is_refused_with_the_nearest_and_the_list(
+    consoles: list[dict[str, object]], config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--config", str(config), "--theme", "nigth"]) == 2
+    asked = capsys.readouterr().err
+    assert asked.startswith(
+        "dflash-console: --theme: no theme is called 'nigth'; did you mean night? There are: "
+    )
+    assert "sixteen" in asked
+    config.write_text(DEAD + "[console]\ntheme = 'plain'\n")
+    assert main(["--config", str(config)]) == 2
+    assert f"{config}: console.theme: no theme is called 'plain'; there are: " in capsys.readouterr().err
+    assert consoles == []
+
+
+def test_a_theme_of_the_users_own_is_taken_and_a_broken_one_is_told(
+    consoles: list[dict[str, object]], config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "dflash-console" / "themes"
+    own.mkdir(parents=True)
+    (own / "mine.toml").write_text((THEMES / "night.toml").read_text())
+    (own / "torn.toml").write_text("colours = ")
+    assert main(["--config", str(config), "--theme", "mine"]) == 0
+    assert [arguments["theme"] for arguments in consoles] == ["mine"]
+    assert main(["--config", str(config), "--theme", "torn"]) == 2
+    assert f"the theme 'torn' can't be used: {own}/torn.toml: " in capsys.readouterr().err
+
+
+def test_a_theme_that_was_only_remembered_may_be_gone(
+    consoles: list[dict[str, object]], config: Path, tmp_path: Path
+) -> None:
+    save_state(tmp_path / "dflash-console" / "state.toml", State(theme="gone"))
+    assert main(["--config", str(config)]) == 0
+    assert consoles[0]["theme"] == "gone"
+
+
+def test_a_broken_state_file_is_told_where_the_screen_does_not_hide_it(
+    consoles: list[dict[str, object]], config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "dflash-console" / "state.toml"
+    state.parent.mkdir()
+    state.write_text("theme = ")
+    assert main(["--config", str(config)]) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "the console"
+    assert f"{state}: broken" in second
+    assert "moved to state.toml.broken-1" in second
+
+
+def test_status_without_a_config_says_what_it_watches(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*PROGRAM, "status", "--json"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**ENVIRON, "XDG_CONFIG_HOME": str(tmp_path)},
+        timeout=60,
+        check=False,
+    )
+    file = tmp_path / "dflash-console" / "config.toml"
+    assert done.stderr == f"dflash-console: no config at {file}: watching this machine\n"
+    (here,) = json.loads(done.stdout)["hosts"]
+    assert here["name"] == socket.gethostname()

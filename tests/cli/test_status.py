@@ -270,6 +270,7 @@ def test_a_host_that_was_not_reached_has_reasons_and_says_what_was_not_read() ->
         view(link=link, snapshot=None, unread=frozenset(("host", "gpu", "venvs", "units", "paths")))
     )
     assert host["hostname"] == {"missing": "error", "detail": "connection refused"}
+    assert host["link"]["latency_ms"] == {"missing": "not_found", "detail": "not connected"}
     assert host["gpus"] == host["venvs"] == host["units"] == host["paths"] == []
     assert host["unread"] == ["gpu", "host", "paths", "units", "venvs"]
     assert host["findings"][0]["code"] == "unreachable"

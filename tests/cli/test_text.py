@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 from typing import Any
 
-from dflash_console.cli.status_text import Terminal, status_text
+import pytest
+
+from dflash_console.cli.status_text import Terminal, latency_words, status_text, terminal
 from dflash_console.config import HostConfig
 from dflash_console.findings import findings_of
 from dflash_console.fleet import HostView
@@ -45,7 +49,7 @@ def test_every_fact_of_the_panel_is_there() -> None:
         "ct200 - dflash-train",
         "target",
         "up",
-        "2 ms",
+        "2.4 ms",
         "✗ critical gpu 1: lost",
         "-> reboot or power-cycle the host",
         "nested copy",
@@ -104,3 +108,63 @@ def test_what_was_not_read_is_not_told_as_none() -> None:
     text = text_of(view(snapshot=unread, unread=frozenset(("venvs", "units"))))
     assert "none found" not in text
     assert "none watched" not in text
+
+
+@pytest.mark.parametrize(
+    ("latency", "words"),
+    [(0.4, "0.4 ms"), (0.04, "0.0 ms"), (9.96, "10.0 ms"), (23.4, "23 ms"), (1900.2, "1900 ms")],
+)
+def test_a_short_latency_is_not_rounded_to_nothing(latency: float, words: str) -> None:
+    assert latency_words(latency) == words
+
+
+# ---- how wide
+
+
+@pytest.mark.parametrize(("columns", "width"), [("100", 100), ("7", 40), ("300", 300)])
+def test_off_a_terminal_the_width_is_that_of_columns(
+    monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setenv("COLUMNS", columns)
+    assert terminal() == Terminal(width)
+
+
+@pytest.mark.parametrize("columns", [None, "", "wide", "-5", "²"])
+def test_off_a_terminal_nothing_is_cut_wrapped_or_spread(
+    monkeypatch: pytest.MonkeyPatch, columns: str | None
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    long = "/models/" + "deep/" * 60 + "end"
+    snapshot = pictures.snapshot(
+        gpu=STORY.gpu,
+        venvs=[pictures.venv(long, package=pictures.package(origin=f"{long}/sglang/__init__.py"))],
+        paths=[pictures.path(long), pictures.path(f"{long}2", kind=Missing("not_found"))],
+        units=[pictures.unit(problem=long, load="bad-setting"), *STORY.units],
+    )
+    text = text_of(view(snapshot=snapshot), to=terminal())
+    assert "…" not in text
+    for whole in (f"ENV  {long} ", f"{long}/sglang/__init__.py", f"PATH {long} ", f"PATH {long}2 "):
+        assert whole in text
+    assert max(map(len, text.splitlines())) < 2 * len(long)
+
+
+# ---- several hosts
+
+
+def test_several_hosts_end_with_a_summary_that_names_those_in_trouble() -> None:
+    views = [
+        view("a"),
+        view("b", snapshot=STORY),
+        view("c", link=LinkStatus("unreachable", "no route"), snapshot=None),
+        view("d", link=LinkStatus("stale", "silent")),
+    ]
+    assert text_of(*views, to=Terminal(200)).split("\n\n")[-1] == (
+        "4 hosts: 2 up, 1 stale, 1 unreachable; 3 critical (b, c), 2 warnings (b, d)\n"
+    )
+    assert max(map(len, text_of(*views).splitlines())) <= 80
+    assert text_of(view("a"), view("b")).endswith("\n2 hosts: 2 up; nothing critical, no warning\n")
+    assert "hosts:" not in text_of(view("a"))

@@ -47,7 +47,10 @@ def test_the_command_to_try_is_that_of_the_config() -> None:
     down = LinkStatus("unreachable", "no route")
     view = HostView(config=HostConfig("ct200", address="10.1.2.200"), link=down)
     assert findings_of(view)[0].next_step == "try: ssh 10.1.2.200"
-    here = HostView(config=HostConfig("here", local=True), link=down)
+    exact = HostConfig("ct200", user="op", port=2222, jump="gate")
+    view = HostView(config=exact, link=down, ssh_config="/etc/my ssh")
+    assert findings_of(view)[0].next_step == "try: ssh -F '/etc/my ssh' -l op -p 2222 -J gate ct200"
+    here = HostView(config=HostConfig("here", local=True), link=down, ssh_config="/etc/ssh")
     assert findings_of(here)[0].next_step == ""
 
 
@@ -142,7 +145,9 @@ def test_indexes_are_written_as_people_write_them(indexes: list[int], text: str)
     [
         ("/a/b", "/a/b", True),
         ("/a/b/", "/a/b", True),
+        ("/a//b/.", "/a/b", True),
         ("~/b", "/root/b", True),
+        ("~/b/", "/root/b", True),
         ("~/b", "/root/xb", False),
         ("/a/b", "/a/bc", False),
         (None, "/a", False),
@@ -153,3 +158,20 @@ def test_a_path_of_the_config_is_known_on_the_host(
     configured: str | None, path: str | None, is_same: bool
 ) -> None:
     assert is_same_path(configured, path) is is_same
+    assert is_same_path(configured, path, "/root") is is_same
+
+
+def test_a_path_from_home_is_no_other_that_ends_so() -> None:
+    assert is_same_path("~/venv", "/opt/venv")
+    assert not is_same_path("~/venv", "/opt/venv", "/root")
+    assert is_same_path("~/venv", "/home/op/venv", "/home/op/")
+
+
+def test_a_venv_of_another_place_is_not_the_package_venv_in_home() -> None:
+    snapshot = pictures.snapshot(
+        host=pictures.host(home="/root"),
+        venvs=[pictures.venv("/root/venv"), pictures.venv("/opt/venv", package=NOT_FOUND)],
+        units=[pictures.unit("a.service", venv="/root/venv"), pictures.unit("b.service", venv="/opt/venv")],
+    )
+    found = find(snapshot, UP, "target", package_venv="~/venv")
+    assert [(finding.code, finding.subject) for finding in found] == [("unit_other_venv", "b.service")]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dflash_console.fleet import Pace
+from dflash_console.config import Config, ConsoleConfig, HostConfig, PackageConfig
+from dflash_console.fleet import Fleet, HostView, Pace
 from dflash_console.fleet.backoff import rest_before_try
 from dflash_console.fleet.history import Rings
 from dflash_console.fleet.merge import absorb, keep_rows, snapshot_of
 from dflash_console.fleet.opening import watch_spec
 from dflash_console.fleet.sharing import Sharing
+from dflash_console.link.route import build, wish_of
 from dflash_console.model import GpuReport, Missing, Sample
 from tests import pictures
-from tests.fleet.doubles import config
+from tests.fleet.doubles import Network, config
 
 GONE = Missing("lost", "GPU is lost")
 
@@ -227,3 +229,12 @@ def test_the_agent_watches_what_the_config_says() -> None:
         "transformers",
     ]
     assert watch_spec(whole, whole.hosts["ct200"]).venvs is None
+
+
+def test_the_command_that_reaches_a_host_is_the_links_own() -> None:
+    host = HostConfig("ct200", address="10.1.2.200", user="op", port=2222, jump="gate")
+    whole = Config(ConsoleConfig(ssh_config="/etc/s"), PackageConfig(), {"ct200": host})
+    (view,) = Fleet(whole, opener=Network().open).views()
+    assert view.ssh_command == "ssh -F /etc/s -l op -p 2222 -J gate 10.1.2.200"
+    assert view.ssh_command == build({}, wish_of(host), "/etc/s").command
+    assert HostView(HostConfig("here", local=True), view.link, ssh_config="/etc/s").ssh_command == ""

@@ -21,6 +21,7 @@ from dflash_console.model import Note, Sample, WatchSpec
 from tests.link.programs import behind, instead_of_the_agent
 from tests.waiting import until
 
+REAL_PYTHON = os.path.realpath(sys.executable)
 HERE = HostConfig("here", local=True)
 SPEC = WatchSpec(0.2, "sglang", [["sglang.srt.speculative.dflash_worker"]], ["torch"], [], [], ["/tmp"])
 
@@ -128,11 +129,6 @@ async def test_the_configured_python_comes_first() -> None:
         assert runs(session.hello.pid, sys.executable)
 
 
-async def test_a_configured_python_that_is_not_there_is_no_obstacle() -> None:
-    async with opened(HostConfig("here", local=True, python="/nowhere/bin/python")) as session:
-        await session.ping()
-
-
 async def test_a_configured_python_with_a_line_break_is_refused() -> None:
     assert isinstance(await why_not(HostConfig("here", local=True, python="python3\nrm")), NoPython)
 
@@ -190,6 +186,26 @@ async def test_no_python_says_what_was_found(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(error, NoPython)
     assert "(python3 (Python 3.6.8))" in str(error)
     assert "[hosts.here]" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [
+        ("/opt/nope/python3", "no such program"),
+        ("no-such-python", "no such program"),
+        ("/bin/false", "not Python"),
+    ],
+)
+async def test_a_configured_python_that_will_not_do_is_named_with_the_reason(python: str, why: str) -> None:
+    error = await why_not(HostConfig("here", local=True, python=python))
+    assert isinstance(error, NoPython)
+    assert f"{python} ({why})" in str(error)
+    assert "`python` in [hosts.here] of the config" in str(error)
+
+
+async def test_a_configured_python_is_the_one_that_runs() -> None:
+    async with opened(HostConfig("here", local=True, python=sys.executable)) as session:
+        assert os.readlink(f"/proc/{session.hello.pid}/exe") == REAL_PYTHON
 
 
 async def test_an_agent_that_crashes_at_the_start_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:

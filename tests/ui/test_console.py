@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from textual.events import Paste
+from textual.events import MouseScrollDown, Paste, Resize
+from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -88,7 +89,7 @@ async def test_only_rows_that_changed_are_painted() -> None:
         await settled(pilot)
         drawn = list(panel._strips)  # type: ignore[attr-defined]
         changed = [row for row, (old, new) in enumerate(zip(kept, drawn, strict=True)) if old is not new]
-        assert changed == [3]
+        assert changed == [4]
 
 
 ARROWS, LETTERS = ("right", "left", "down", "up"), ("l", "h", "j", "k")
@@ -506,3 +507,135 @@ async def test_a_mouse_click_selects_and_a_second_one_opens() -> None:
         await pilot.click(offset=(100, 10), times=2)
         await settled(pilot)
         assert isinstance(app_of(pilot).screen, HostScreen)
+
+
+# ---- the selection stays in sight
+
+
+def marked(text: str) -> str:
+    """The host whose panel or row has the mark of the selection on the screen; empty when none has."""
+    words = next((line.partition("▸ ")[2] for line in text.splitlines() if "▸ " in line), "")
+    return next((word for word in words.split() if word.isascii()), "")
+
+
+@pytest.mark.parametrize("views", [builders.every_kind(), builders.many(100)], ids=["panels", "table"])
+@pytest.mark.parametrize("key", ["G", "g", "n"])
+async def test_a_resize_keeps_the_selected_host_on_the_screen(views: Sequence[HostView], key: str) -> None:
+    async with console(views).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        chosen = await selected_after(pilot, key)
+        for size in ((200, 50), (80, 24), (120, 40), (60, 14), (80, 24)):
+            await pilot.resize_terminal(*size)
+            assert marked(await settled(pilot)) == chosen, size
+
+
+@pytest.mark.parametrize("views", [builders.every_kind(), builders.many(100)], ids=["panels", "table"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_selection_comes_along_page_by_page(
+    views: Sequence[HostView], size: tuple[int, int]
+) -> None:
+    async with console(views).run_test(size=size) as pilot:
+        await settled(pilot)
+        for key, last in (("pagedown", views[-1]), ("pageup", views[0])):
+            for _ in range(12):
+                await pilot.press(key)
+                assert marked(await settled(pilot)) == app_of(pilot).selected
+            if size == (80, 24):
+                assert app_of(pilot).selected == last.config.name
+
+
+async def test_enter_does_not_open_a_host_that_is_out_of_sight() -> None:
+    async with console(builders.every_kind()).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        for _ in range(12):
+            await pilot._post_mouse_events([MouseScrollDown], offset=(20, 12))
+        assert not marked(await settled(pilot))
+        await pilot.press("enter")
+        assert marked(await settled(pilot)) == "ct129"
+        assert isinstance(app_of(pilot).screen, FleetScreen)
+        await pilot.press("enter")
+        await settled(pilot)
+        assert isinstance(app_of(pilot).screen, HostScreen)
+
+
+async def test_a_panel_that_grows_above_does_not_push_the_selected_one_off_the_screen() -> None:
+    few = msgspec.structs.replace(builders.connecting(), config=builders.ct200().config)
+    fleet = StubFleet([few, builders.ct129()])
+    async with console((), fleet=fleet).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("G")
+        fleet.shown = (builders.ct200(), builders.ct129())
+        app_of(pilot).tick()
+        assert marked(await settled(pilot)) == "ct129"
+
+
+async def test_two_resizes_that_meet_end_in_one_layout() -> None:
+    async with console(builders.story()).run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        screen, laid_out = app_of(pilot).screen, []
+        layout = screen._refresh_layout
+
+        def counted(size: Size | None = None, scroll: bool = False) -> None:
+            laid_out.append(size)
+            layout(size, scroll)
+
+        screen._refresh_layout = counted  # type: ignore[method-assign]
+        for size in (Size(100, 29), Size(100, 30), Size(100, 28)):
+            screen.post_message(Resize(size, size))
+        await settled(pilot)
+        before = len(laid_out)
+        await settled(pilot)
+        assert len(laid_out) == before < 12
+
+
+# ---- trouble
+
+
+async def test_n_goes_to_trouble_on_both_screens() -> None:
+    async with console([*builders.many(2), *builders.every_kind()]).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        assert await selected_after(pilot, "n") == "ct129"
+        assert marked(await settled(pilot)) == "ct129"
+        await pilot.press("enter", "n")
+        assert "ct200 · dflash-train" in await settled(pilot)
+        await pilot.press("N", "escape")
+        assert marked(await settled(pilot)) == "ct129"
+
+
+async def test_n_keeps_to_what_the_filter_shows() -> None:
+    async with console(builders.every_kind()).run_test(size=(80, 24)) as pilot:
+        await pilot.press("slash", *"no python", "enter", "n")
+        await settled(pilot)
+        assert app_of(pilot).selected == "oldbox"
+
+
+async def test_n_without_trouble_says_so() -> None:
+    app = console(builders.many(3))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("n")
+        await until(lambda: "no host has trouble" in screen_text(app), 5, "a toast")
+        assert app.selected == "gpu000"
+
+
+# ---- words about keys
+
+
+@pytest.mark.parametrize("keys", [("ctrl+c",), ("enter", "ctrl+c")])
+async def test_ctrl_c_says_in_our_words_how_to_quit(keys: tuple[str, ...]) -> None:
+    app = console(builders.story())
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press(*keys)
+        await until(lambda: "q quits" in screen_text(app), 5, "a toast")
+        assert "ctrl+q" not in screen_text(app)
+        assert app.is_running
+
+
+async def test_the_footer_names_the_keys_of_the_filter_while_one_types() -> None:
+    async with console(builders.story()).run_test(size=(80, 24)) as pilot:
+        await pilot.press("slash", *"ct")
+        footer = (await settled(pilot)).splitlines()[-1]
+        assert "enter keep the filter" in footer
+        assert "esc show all hosts" in footer
+        assert "quit" not in footer
+        await pilot.press("enter")
+        assert "q quit" in (await settled(pilot)).splitlines()[-1]

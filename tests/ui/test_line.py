@@ -107,3 +107,13 @@ def test_a_faded_line_keeps_its_words() -> None:
     line = Row(20).add("✗ ", "alarm").add("lost", "bad").line()
     assert plain(fade(line)) == "✗ lost"
     assert {ink for _, ink in fade(line)} == {"faint"}
+
+
+def test_a_path_that_is_longer_than_a_line_breaks_behind_a_stroke() -> None:
+    assert wrap("/root/models/one/two/three", 14) == ["/root/models/", "one/two/three"]
+    assert wrap("see /root/models/one/two/three", 14) == ["see", "/root/models/", "one/two/three"]
+    assert wrap("x" * 12, 5) == ["xxxxx", "xxxxx", "xx"]
+
+
+def test_a_first_line_may_be_shorter_than_the_others() -> None:
+    assert wrap("one two three four", 10, first=4) == ["one", "two three", "four"]

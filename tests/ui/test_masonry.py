@@ -68,3 +68,10 @@ def test_arrows_stop_at_the_edge() -> None:
 def test_first_and_last_follow_the_config() -> None:
     assert neighbour(PLACED, 2, "first") == 0
     assert neighbour(PLACED, 2, "last") == 4
+
+
+def test_one_column_where_all_fits_and_two_would_be_narrow() -> None:
+    assert column_count(119, [18, 18], 38) == 1
+    assert column_count(119, [18, 28], 38) == 2
+    assert column_count(160, [18, 18], 38) == 2
+    assert column_count(119, [5, 5], 38, before=2) == 2

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from dflash_console.config import HostConfig
 from dflash_console.fleet import HostView
-from dflash_console.model import Missing
+from dflash_console.model import GpuReport, LinkStatus, Missing
 from dflash_console.ui.actions import footer_keys
 from dflash_console.ui.drawing.header import HeaderState, draw_footer, draw_header
 from dflash_console.ui.drawing.host_page import draw_host_page
@@ -87,7 +88,7 @@ def test_a_page_tells_packages_and_the_full_origin_of_every_module() -> None:
 
 def test_a_page_tells_what_a_service_runs_and_how_it_is_set_up() -> None:
     text = page(builders.ct129())
-    for part in ("--api-key ***", "interpreter", "enabled enabled", "memory 31.0G", "main pid 9981"):
+    for part in ("--api-key ***", "interpreter", "at boot enabled", "memory 31.0G", "main pid 9981"):
         assert part in text
 
 
@@ -209,3 +210,95 @@ def test_a_reason_is_told_in_words_for_whatever_a_page_lacks() -> None:
     host = msgspec.structs.replace(view.snapshot.host, root=Missing("permission", "statvfs"))
     snapshot = msgspec.structs.replace(view.snapshot, host=host)
     assert "/ no permission: statvfs" in page(msgspec.structs.replace(view, snapshot=snapshot))
+
+
+# ---- the header where room lacks
+
+
+LINK_COUNTS, FINDING_COUNTS = ("● 3", "◐ 1", "◌ 1", "✗ 2"), ("✗ 5", "▲ 6")
+
+
+@pytest.mark.parametrize("width", range(56, 200))
+def test_links_and_findings_are_told_apart_at_every_width(width: int) -> None:
+    text = header(width)
+    assert columns(text) <= width
+    places = [text.index(part) for part in (*LINK_COUNTS, *FINDING_COUNTS)]
+    assert places == sorted(places)
+    assert "down" in text or "findings ✗ 5" in text
+
+
+@pytest.mark.parametrize("width", range(80, 200))
+def test_words_stay_and_the_clock_gives_way(width: int) -> None:
+    for part in ("7 hosts", "up", "stale", "down", "crit", "warn"):
+        assert part in header(width)
+    if width < 110:
+        assert "live" not in header(width)
+
+
+def test_nothing_is_called_fine_before_it_was_read() -> None:
+    view = msgspec.structs.replace(builders.many(1)[0], unread=frozenset({"venvs"}))
+    for unsure in (view, builders.connecting()):
+        text = plain(draw_header(scene_of(unsure), LIVE, 120))
+        assert "no findings" not in text
+        assert "reading" in text
+    host = scene_of(view).hosts[0]
+    row = plain(draw_row(host, plan_table([host], 160), 160, builders.MOMENT, False))
+    assert row.rstrip().endswith("reading")
+
+
+# ---- words of the page
+
+
+def test_a_page_stands_still_when_its_host_is_silent() -> None:
+    view = msgspec.structs.replace(builders.looping(), link=LinkStatus("unreachable", since=builders.WALL))
+    host = scene_of(view).hosts[0]
+    moment = builders.MOMENT._replace(wall=builders.WALL + 900, mono=builders.MONO + 900)
+    before, after = (texts(draw_host_page(host, 120, at)) for at in (builders.MOMENT, moment))
+    at = next(number for number, line in enumerate(before) if line.startswith("GPUS"))
+    end = next(number for number, line in enumerate(before) if line.startswith("LINK"))
+    assert before[at:end] == after[at:end]
+
+
+def test_a_page_reads_as_sentences_do() -> None:
+    view = builders.looping()
+    assert view.snapshot is not None
+    unit = msgspec.structs.replace(view.snapshot.units[0], enabled="disabled", exit_status="exited 3")
+    text = page(msgspec.structs.replace(view, snapshot=msgspec.structs.replace(view.snapshot, units=[unit])))
+    assert "at boot disabled" in text
+    assert "last exit 3" in text
+
+
+def test_a_host_without_gpus_says_so_once() -> None:
+    view = builders.view(HostConfig("box"), builders.snapshot("box"))
+    assert view.snapshot is not None
+    gpu = GpuReport(gpus=[], source="none", driver=Missing("not_found"), kernel_count=0)
+    text = page(msgspec.structs.replace(view, snapshot=msgspec.structs.replace(view.snapshot, gpu=gpu)))
+    assert "no NVIDIA card is on the PCI bus" in text
+    assert "read by" not in text
+    assert "driver" not in text
+
+
+LONG = "/srv/models/a-rather-long-name-of-an-organisation/Qwen3.6-27B-DFlash-with-a-long-name/snapshots/4f1c"
+
+
+@pytest.mark.parametrize("width", [56, 78, 100])
+def test_a_long_path_is_whole_and_breaks_at_strokes_only(width: int) -> None:
+    view = builders.ct129()
+    assert view.snapshot is not None
+    snapshot = msgspec.structs.replace(
+        view.snapshot,
+        paths=[builders.path(LONG)],
+        venvs=[builders.venv(LONG, package=builders.package(LONG))],
+        units=[msgspec.structs.replace(view.snapshot.units[0], interpreter=LONG, fragment=LONG)],
+    )
+    lines = page(msgspec.structs.replace(view, snapshot=snapshot), width).splitlines()
+    joined = "".join(line.strip() for line in lines)
+    assert joined.count(LONG) >= 5
+    parts = {part for line in lines for part in line.split() if "/" in part}
+    known = set(LONG.split("/")) | {"lib", "python3.12", "site-packages", "sglang", "srt", "speculative", ""}
+    broken = {piece for part in parts if "organisation" in part for piece in part.split("/")} - known
+    assert broken <= {"__init__.py", "dflash_worker.py", "dflash_info.py", "dflash_utils.py", "dev", "bin"}
+
+
+def test_a_page_says_that_subfolders_are_not_counted() -> None:
+    assert "what lies in subfolders is not counted" in page(builders.ct129())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dflash_console.fleet import HostView
-from dflash_console.model import Missing
+from dflash_console.config import HostConfig
+from dflash_console.fleet import HostView, Section
+from dflash_console.model import LinkState, LinkStatus, Missing
 from dflash_console.ui.drawing.line import Line, columns, plain
 from dflash_console.ui.drawing.panel import draw_fault, draw_panel
 from dflash_console.ui.scene import HostScene, SceneMaker
@@ -150,8 +151,7 @@ def test_a_missing_cell_shows_its_reason_never_zero_or_nothing() -> None:
 
 
 def test_a_missing_use_has_a_short_word_where_the_bar_is_too_narrow() -> None:
-    line = text_of(with_gpu(utilization=Missing("unsupported")), 60).splitlines()[3]
-    assert "n/a" in line
+    assert "n/a" in line_with(text_of(with_gpu(utilization=Missing("unsupported")), 60), "41.2/48G")
 
 
 def test_who_uses_a_gpu_is_the_unit_then_the_program_then_the_venv() -> None:
@@ -173,7 +173,7 @@ def test_several_users_are_counted() -> None:
 
 def test_memory_that_no_visible_process_holds_is_told() -> None:
     line = line_with(text_of(with_gpu(processes=[], hidden_memory=40 * builders.GIB)), "62%")
-    assert "unseen 40.0G" in line
+    assert "40.0G unseen" in line
 
 
 def test_processes_that_may_not_be_read_say_so() -> None:
@@ -305,7 +305,7 @@ def test_a_stopped_service_is_not_red_and_not_running() -> None:
 
 def test_paths_tell_whether_they_are_there_their_size_and_the_room() -> None:
     text = text_of(builders.ct200())
-    assert "✓ folder 54.0G  301G free" in line_with(text, "PATH /dev/shm/Qwen3.6-27B")
+    assert "✓ folder, 17 entries, 54.0G in files  301G free" in line_with(text, "PATH /dev/shm/Qwen3.6-27B")
     assert "✗ not there" in line_with(text, "PATH /root/sglang")
 
 
@@ -363,3 +363,146 @@ def test_a_panel_that_can_not_be_drawn_says_so_in_its_place() -> None:
     lines = texts(draw_fault("ct129", ValueError("odd [bold] value"), 80))
     assert lines[0].startswith("╭─ ct129")
     assert "ValueError: odd [bold] value" in "\n".join(lines)
+
+
+def later(view: HostView, seconds: float, width: int = 80) -> list[str]:
+    """The panel of a view as it is drawn some time after its last sample, without its border and link."""
+    moment = builders.MOMENT._replace(wall=builders.WALL + seconds, mono=builders.MONO + seconds)
+    lines = texts(draw_panel(scene_of(view), width, moment, is_selected=False, room=99))
+    return [line for line in lines[1:-1] if line.startswith(("│ SVC", "│ HOST", "│ GPU", "│   0"))]
+
+
+@pytest.mark.parametrize("state", ["up", "stale", "unreachable", "refused", "agent_failed", "connecting"])
+def test_the_ages_inside_a_picture_are_as_of_its_last_sample(state: LinkState) -> None:
+    view = msgspec.structs.replace(builders.looping(), link=LinkStatus(state, since=builders.WALL))
+    assert later(view, 0) == later(view, 15) == later(view, 4000)
+    assert any("restarting  3 s" in line for line in later(view, 4000))
+
+
+def test_only_the_links_own_age_goes_on() -> None:
+    moment = builders.MOMENT._replace(wall=builders.WALL + 60, mono=builders.MONO + 60)
+    text = "\n".join(texts(draw_panel(scene_of(builders.kpro6()), 80, moment, is_selected=False, room=99)))
+    assert "no answer for 1 min" in text
+    assert "observe · 1 min ago" in text
+
+
+@pytest.mark.parametrize("unread", [{"gpu"}, {"venvs", "units"}, {"paths"}])
+def test_a_host_is_not_ok_before_all_of_it_was_read(unread: set[Section]) -> None:
+    view = msgspec.structs.replace(builders.many(1)[0], unread=frozenset(unread))
+    assert "◌ reading" in texts(drawn(view))[0]
+    assert "ok" not in texts(drawn(view))[0]
+
+
+def test_what_is_wrong_is_told_also_while_the_rest_is_read() -> None:
+    view = msgspec.structs.replace(builders.ct129(), unread=frozenset({"units"}))
+    assert "✗ 1 critical" in texts(drawn(view))[0]
+
+
+@pytest.mark.parametrize("unread", [True, False])
+@pytest.mark.parametrize(("section", "label"), [("gpu", "GPU"), ("venvs", "ENV"), ("units", "SVC")])
+def test_a_section_that_can_not_be_read_is_not_called_empty(
+    section: Section, label: str, unread: bool
+) -> None:
+    view = msgspec.structs.replace(
+        builders.view(builders.ct129().config, builders.snapshot("llm-two")),
+        notes={section: "System has not been booted with systemd"},
+        unread=frozenset({section}) if unread else frozenset(),
+    )
+    assert f"{label}  can't be read" in text_of(view)
+
+
+def test_units_that_match_nothing_and_no_units_at_all_differ() -> None:
+    view = builders.view(HostConfig("box"), builders.snapshot("box"))
+    assert "SVC  none match *sglang*.service, *dflash*.service" in text_of(view)
+    assert "SVC  none watched" in text_of(
+        builders.view(HostConfig("box", units=[]), builders.snapshot("box"))
+    )
+
+
+@pytest.mark.parametrize("width", [60, 62, 64, 66, 70, 80, 120])
+@pytest.mark.parametrize("amount", [900 * 1024**2, 41 * 1024**3 + 2 * 1024**2, 139 * 1024**3])
+def test_no_number_in_the_last_column_is_cut(width: int, amount: int) -> None:
+    text = text_of(with_gpu(processes=[], hidden_memory=amount), width)
+    line = line_with(text, "62%")
+    assert "unseen" in line
+    assert "…" not in line
+    many = [builders.process(number, f"/opt/a-long-name-of-a-program-{number}") for number in range(12)]
+    assert line_with(text_of(with_gpu(processes=many), width), "62%").rstrip("│ ").endswith("+11")
+
+
+@pytest.mark.parametrize("width", [60, 76, 100])
+def test_a_finding_that_is_longer_than_its_line_goes_on_below(width: int) -> None:
+    text = " ".join(text_of(builders.ct200(), width).replace("│", " ").split())
+    assert "/root/venv_sglang nested copy: sglang/sglang holds a second tree" in text
+    assert "Python still imports the outer one" in text
+
+
+def test_a_findings_subject_is_whole_where_there_is_room() -> None:
+    view = builders.ct200()
+    assert view.snapshot is not None
+    gone = builders.path("/dev/shm/models/Qwen3.6-27B-DFlash-draft", size=None)
+    snapshot = msgspec.structs.replace(view.snapshot, paths=[gone], venvs=[])
+    text = text_of(msgspec.structs.replace(view, snapshot=snapshot), 100)
+    assert "▲ /dev/shm/models/Qwen3.6-27B-DFlash-draft  is not there; the config names it" in text
+
+
+def test_a_panel_without_room_for_longer_findings_cuts_them() -> None:
+    assert len(drawn(builders.ct200(), 80, room=18)) < len(drawn(builders.ct200(), 80, room=22))
+
+
+@pytest.mark.parametrize("width", [50, 60, 80])
+def test_paths_are_whole_and_what_they_are_stands_below_where_room_lacks(width: int) -> None:
+    text = text_of(builders.ct129(), width)
+    assert "/root/models/Qwen3.6-27B-DFlash " in text
+    assert "17 entries, 3.0G in files" in text
+
+
+@pytest.mark.parametrize(
+    ("entries", "size", "words"),
+    [
+        (3, 0, "✓ folder, 3 entries  "),
+        (1, 0, "✓ folder, 1 entry  "),
+        (0, 0, "✓ folder, empty  "),
+        (17, 54 * builders.GIB, "✓ folder, 17 entries, 54.0G in files"),
+    ],
+)
+def test_a_folder_of_folders_does_not_look_empty(entries: int, size: int, words: str) -> None:
+    view = builders.ct129()
+    assert view.snapshot is not None
+    info = msgspec.structs.replace(builders.path("/models"), entries=entries, size=size)
+    snapshot = msgspec.structs.replace(view.snapshot, paths=[info])
+    assert words in text_of(msgspec.structs.replace(view, snapshot=snapshot))
+
+
+@pytest.mark.parametrize("width", [44, 52, 60, 80, 100])
+@pytest.mark.parametrize("before", ["", "The host shows another key than the known one. " * 3])
+def test_a_fingerprint_is_never_cut(width: int, before: str) -> None:
+    view = builders.unknown_key()
+    link = msgspec.structs.replace(view.link, detail=before + view.link.detail)
+    text = text_of(msgspec.structs.replace(view, link=link), width)
+    joined = "".join(line.strip("│ ") for line in text.splitlines())
+    assert "SHA256:2nq9cQy5mCN9oVf1m1yFvP5Q1x2C0m6Yx0q0m8Z7v3E" in joined
+    assert "… enter: all" in text
+
+
+@pytest.mark.parametrize("width", [40, 44, 48, 52, 56, 60, 70])
+@pytest.mark.parametrize("view", ALL, ids=lambda view: view.config.name)
+def test_no_wrapped_line_begins_with_what_only_parts_words(view: HostView, width: int) -> None:
+    link = msgspec.structs.replace(view.link, next_try=builders.WALL + 4)
+    for line in texts(drawn(msgspec.structs.replace(view, link=link), width)):
+        assert not line.lstrip("│ ").startswith("·")
+
+
+def test_a_stale_panel_says_once_that_nothing_comes() -> None:
+    view = builders.kpro6()
+    link = msgspec.structs.replace(view.link, detail="no sample for more than 3 s", next_try=None)
+    text = text_of(msgspec.structs.replace(view, link=link))
+    assert "no answer for 9 s" in text
+    assert "no sample" not in text
+    assert "try" not in text
+
+
+@pytest.mark.parametrize("state", ["unreachable", "refused", "no_python", "agent_failed", "host_key_unknown"])
+def test_a_try_that_runs_right_now_is_told(state: LinkState) -> None:
+    view = msgspec.structs.replace(builders.no_python(), link=LinkStatus(state, detail="x"))
+    assert "· trying now" in text_of(view)

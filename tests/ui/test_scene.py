@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dflash_console.ui.scene import SceneMaker, matching
+from dflash_console.config import HostConfig
+from dflash_console.ui.scene import SceneMaker, matching, next_trouble
 from tests.ui import builders
 
 
@@ -58,3 +59,40 @@ def test_a_host_stands_as_its_link_or_its_worst_finding_says() -> None:
         "oldbox": "down",
         "gpu000": "ok",
     }
+
+
+def trouble_after(name: str, step: int = 1) -> str | None:
+    """Where `n` (or `N`) goes from a host."""
+    scene = SceneMaker().take((builders.many(1)[0], *builders.every_kind()), builders.MOMENT)
+    return next_trouble(scene.hosts, name, step)
+
+
+def test_the_next_host_with_trouble_goes_round_worst_first() -> None:
+    seen = [name := "gpu000"]
+    while (name := trouble_after(name) or "") not in seen:
+        seen.append(name)
+    assert seen == ["gpu000", "ct129", "ct200", "kpro6", "ct202", "newbox", "oldbox"]
+    assert name == "ct129"
+
+
+def test_the_host_with_trouble_before_is_the_way_back() -> None:
+    assert trouble_after("ct200", -1) == "ct129"
+    assert trouble_after("ct129", -1) == "oldbox"
+    assert trouble_after("ct201", -1) == "newbox"
+
+
+def test_warnings_come_after_all_that_is_worse() -> None:
+    warned = msgspec.structs.replace(builders.ct200(), config=HostConfig("warned", role="target"))
+    assert warned.snapshot is not None
+    snapshot = msgspec.structs.replace(warned.snapshot, venvs=[builders.venv("/x", is_there=False)])
+    warned = msgspec.structs.replace(warned, snapshot=snapshot)
+    scene = SceneMaker().take((warned, builders.many(1)[0], builders.ct129()), builders.MOMENT)
+    assert scene.hosts[0].level == "warning"
+    assert next_trouble(scene.hosts, "gpu000", 1) == "ct129"
+    assert next_trouble(scene.hosts, "ct129", 1) == "warned"
+    assert next_trouble(scene.hosts, "warned", 1) == "ct129"
+
+
+def test_without_trouble_there_is_no_next_one() -> None:
+    scene = SceneMaker().take((builders.many(1)[0], builders.connecting()), builders.MOMENT)
+    assert next_trouble(scene.hosts, "gpu000", 1) is None

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,16 @@ MOUSE_ON, MOUSE_OFF = b"\x1b[?1000h", (b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?1
 class Terminal:
     """A pseudo terminal with a console in it."""
 
-    def __init__(self, *arguments: str, is_controlling: bool = True, ignores_hangup: bool = False) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        is_controlling: bool = True,
+        ignores_hangup: bool = False,
+        size: tuple[int, int] = (30, 100),
+        term: str = "xterm-256color",
+    ) -> None:
         self.master, self.slave = os.openpty()
-        termios.tcsetwinsize(self.slave, (30, 100))
+        termios.tcsetwinsize(self.slave, size)
         self.before: list[Any] = termios.tcgetattr(self.slave)
         self.output = b""
 
@@ -44,7 +52,11 @@ class Terminal:
             stdout=self.slave,
             stderr=self.slave,
             cwd=ROOT,
-            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            env={
+                **{name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")},
+                "TERM": term,
+                "COLORTERM": "truecolor",
+            },
             preexec_fn=prepare,
         )
 
@@ -99,9 +111,11 @@ def terminals() -> Iterator[list[Terminal]]:
         terminal.close()
 
 
-def opened(terminals: list[Terminal], *arguments: str, **options: bool) -> Terminal:
+def opened(
+    terminals: list[Terminal], *arguments: str, is_controlling: bool = True, ignores_hangup: bool = False
+) -> Terminal:
     """A terminal whose console has shown its first frame."""
-    terminal = Terminal(*arguments, **options)
+    terminal = Terminal(*arguments, is_controlling=is_controlling, ignores_hangup=ignores_hangup)
     terminals.append(terminal)
     terminal.shows(b"ct129")
     return terminal
@@ -182,3 +196,32 @@ def test_without_mouse_the_terminals_own_selection_works(terminals: list[Termina
     terminal.type(b"q")
     assert terminal.ended() == 0
     assert MOUSE_ON not in terminal.read()
+
+
+def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
+    """What a process has used so far."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+@pytest.mark.parametrize("size", [(0, 0), (1, 1), (3, 5), (24, 80)])
+def test_a_terminal_of_any_size_is_drawn_once_and_not_for_ever(
+    terminals: list[Terminal], size: tuple[int, int], term: str
+) -> None:
+    terminal = Terminal(size=size, term=term)
+    terminals.append(terminal)
+    terminal.shows(b"\x1b[?1049h")
+    used: list[tuple[float, float]] = []
+
+    def is_calm() -> bool:
+        """Whether a second went by in which hardly anything was done."""
+        terminal.read()
+        used.append((time.monotonic(), cpu_seconds(terminal.process)))
+        earlier = [cpu for at, cpu in used if at < used[-1][0] - 1]
+        return bool(earlier) and used[-1][1] - earlier[-1] < 0.3
+
+    until_sync(is_calm, 20, "a console at rest")
+    terminal.type(b"q")
+    assert terminal.ended() == 0
+    assert_clean(terminal)

@@ -42,12 +42,14 @@ CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unif
 class _Look:
     """What is known of one unit's processes, and when to look again."""
 
-    __slots__ = ("at", "block", "changed", "facts", "gap", "looked", "text")
+    __slots__ = ("at", "block", "changed", "facts", "gap", "has_ended", "looked", "text")
 
     def __init__(self, block: dict[str, str]) -> None:
         self.block = block
         self.text: tuple[str, ...] = ()
         self.facts: dict[str, object] = {}
+        self.has_ended = False
+        """Whether a look came to its end, with facts or without."""
         self.at = NEVER
         self.looked = -NEVER
         self.changed = -NEVER
@@ -67,6 +69,11 @@ class Inspector:
         """What is known of a unit; empty when nothing is yet."""
         look = self._looks.get(name)
         return look.facts if look else {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every unit was looked at, as far as that can be done."""
+        return all(look.has_ended for look in self._looks.values())
 
     def consider(self, blocks: list[dict[str, str]], now: float) -> None:
         """Take the units as they are now; those that started or were edited are looked at next."""
@@ -139,6 +146,7 @@ class Inspector:
                 continue
             # Of a unit that has changed meanwhile, this is not the newest; the next look is due already.
             look.facts = found.get(name, look.facts)
+            look.has_ended = True
             is_waiting = look.facts.get("listening") is False or name not in found
             is_settled = look.looked >= look.changed + SETTLE
             settled = NEVER if is_settled else max(look.changed + SETTLE, look.looked + look.gap)

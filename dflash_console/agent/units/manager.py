@@ -78,6 +78,11 @@ class UnitManager:
             return ""
         return f"no signals from systemd ({self._bus.problem}): units are read every {POLL_PACE:g} s"
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether `rows` says all that it is going to say of the units as they are now."""
+        return self.has_read and self._inspector.is_complete
+
     def configure(self, names: list[str]) -> None:
         """Watch these names and globs (without the `user:` before them)."""
         self._asked = names[:NAME_LIMIT]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..section import Section
+from .inspector import DEADLINE
 from .manager import UnitManager
 
 __all__ = ["UnitSection"]
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 USER = "user:"
+LONG_AGO = float("-inf")
 
 
 class UnitSection(Section):
@@ -25,10 +27,14 @@ class UnitSection(Section):
         self._names: list[str] = []
         self._system: UnitManager | None = None
         self._user: UnitManager | None = None
+        self._told_by: float | None = None
+        """When the first value is told, whole or not; None before the first tick."""
 
     @property
     def note(self) -> str:
-        """What the operator should know of how the units are read; empty when all is well."""
+        """What the operator should know of how the units are read; empty when all is well, and without a value."""
+        if self.value is None:
+            return ""
         return "; ".join(manager.note for manager in self._managers() if manager.note)
 
     def configure(self, spec: dict[str, Any]) -> None:
@@ -38,7 +44,7 @@ class UnitSection(Section):
         user = [name[len(USER) :] for name in self._names if name.startswith(USER)]
         self._system = _configured(self._system, system, is_user=False)
         self._user = _configured(self._user, user, is_user=True)
-        self._tell()
+        self._tell(LONG_AGO)
 
     def fds(self) -> list[int]:
         return [fd for manager in self._managers() for fd in manager.fds()]
@@ -46,12 +52,14 @@ class UnitSection(Section):
     def ready(self, fd: int, now: float) -> None:
         changed = [manager.ready(fd, now) for manager in self._managers()]
         if any(changed):
-            self._tell()
+            self._tell(now)
 
     def tick(self, now: float) -> None:
+        if self._told_by is None:
+            self._told_by = now + DEADLINE
         changed = [manager.tick(now) for manager in self._managers()]
-        if any(changed):
-            self._tell()
+        if any(changed) or self.value is None:
+            self._tell(now)
 
     def refresh(self) -> None:
         for manager in self._managers():
@@ -64,8 +72,8 @@ class UnitSection(Section):
     def _managers(self) -> list[UnitManager]:
         return [manager for manager in (self._system, self._user) if manager is not None]
 
-    def _tell(self) -> None:
-        if not any(manager.has_read for manager in self._managers()) and self._managers():
+    def _tell(self, now: float) -> None:
+        if not self._may_tell(now):
             return
         rows: list[dict[str, object]] = []
         for name in self._names:
@@ -75,6 +83,16 @@ class UnitSection(Section):
             rows += [{**row, "name": f"{USER}{row['name']}"} if is_user else row for row in found]
         if rows != self.value:
             self.value = rows
+
+    def _may_tell(self, now: float) -> bool:
+        """Whether there is something to tell. The first time that is all or, later, what there is: who looks
+        once must not take a unit that was not looked at yet for one without a Python."""
+        managers = self._managers()
+        if all(manager.is_whole for manager in managers):
+            return True
+        is_first = self.value is None
+        has_waited = self._told_by is not None and now >= self._told_by
+        return (has_waited or not is_first) and any(manager.has_read for manager in managers)
 
 
 def _configured(manager: UnitManager | None, names: list[str], *, is_user: bool) -> UnitManager | None:

@@ -33,6 +33,8 @@ FULL = 59.9
 """Seconds between two full readings, with a new search."""
 AGAIN = 29.9
 """Seconds before what hung is asked again."""
+UNITS_WAIT = 6.0
+"""Seconds that the first value waits for what the watched units start; they are told within 5, or never."""
 
 
 class _Lane:
@@ -117,8 +119,14 @@ class VenvSection(Section):
         self._is_stale = False
         """Whether something came since the value was put together."""
         self._check_at = self._full_at = 0.0
+        self._now = 0.0
+        self._units_by: float | None = None
+        """When the first value is told without the units; None before the first tick."""
+        self._is_waiting = False
+        """Whether the first value waits for the units."""
 
     def configure(self, spec: dict[str, Any]) -> None:
+        self._is_waiting = self.value is None and bool(spec.get("units"))
         self._spec = spec
         self._known.clear()
         self._arrange()
@@ -129,6 +137,10 @@ class VenvSection(Section):
         if name == "units":
             told = [row.get("venv") or row.get("interpreter") for row in value or []]
             self.add_interpreters([path for path in told if isinstance(path, str)])
+            if self._is_waiting:
+                self._is_waiting = False
+                self._read(set(self._due), self._now)
+                self._publish()
 
     def add_interpreters(self, paths: list[str]) -> None:
         """The interpreters of the watched units, or their environments' folders: all that there are now."""
@@ -145,6 +157,7 @@ class VenvSection(Section):
         return [fd for lane in self._lanes() for fd in lane.fds()]
 
     def ready(self, fd: int, now: float) -> None:
+        self._now = now
         lane = next((lane for lane in self._lanes() if fd in lane.fds()), None)
         if lane is self._search:
             self._take_found(now)
@@ -153,6 +166,10 @@ class VenvSection(Section):
         self._publish()
 
     def tick(self, now: float) -> None:
+        self._now = now
+        if self._units_by is None:
+            self._units_by = now + UNITS_WAIT
+        self._is_waiting = self._is_waiting and now < self._units_by
         self._mind_stalls(now)
         if now >= self._full_at:
             self._full_at = now + FULL
@@ -275,7 +292,9 @@ class VenvSection(Section):
             self._main = _Lane()
 
     def _publish(self) -> None:
-        if not self._is_stale or not self._has_searched or self._sources.keys() - self._known.keys():
+        if not self._is_stale or self._is_waiting or not self._has_searched:
+            return
+        if self._sources.keys() - self._known.keys():
             return
         rows: dict[str, dict[str, Any]] = {}
         for path, source in self._sources.items():

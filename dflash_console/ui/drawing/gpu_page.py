@@ -10,7 +10,8 @@ from dflash_console.ui.drawing.gauges import bar, history
 from dflash_console.ui.drawing.gpus import HEALTH_WORDS, model_names
 from dflash_console.ui.drawing.line import Ink, Line, Row, columns, cut_left
 from dflash_console.ui.drawing.page import Pair, heading, long_pair, pairs, value_of
-from dflash_console.ui.drawing.words import REASON_WORDS, clock, missing_text, size, span, unit_name
+from dflash_console.ui.drawing.unread import lacking
+from dflash_console.ui.drawing.words import REASON_WORDS, clock, missing_text, plural, size, span, unit_name
 
 __all__ = ["gpu_section"]
 
@@ -22,9 +23,10 @@ def gpu_section(
     view: HostView, report: GpuReport, width: int, interval: float, host_now: float
 ) -> list[Line]:
     """The GPUs of a host with history, every field and every process."""
+    lack = lacking(view, "gpu", bool(report.gpus))
+    if lack is not None:
+        return [heading("GPUS", width), Row(width).add("   ").extend([lack]).line()]
     lines = [heading("GPUS", width, model_names(report.gpus) if report.gpus else "none")]
-    if "gpu" in view.unread:
-        return [*lines, Row(width).add("   reading…", "faint").line()]
     if report.trouble is not None:
         lines += long_pair("✗", missing_text(report.trouble), width, "bad", cells=2)
     lines += pairs(_driver_pairs(view, report, host_now), width)
@@ -36,13 +38,16 @@ def gpu_section(
 
 
 def _driver_pairs(view: HostView, report: GpuReport, host_now: float) -> list[Pair]:
-    items = [
-        value_of("driver", report.driver),
-        value_of("library", report.library),
-        value_of("CUDA", report.cuda),
-        ("read by", report.source, "text"),
-        value_of("on the PCI bus", report.kernel_count),
-    ]
+    cells = (("driver", report.driver), ("library", report.library), ("CUDA", report.cuda))
+    items = [value_of(word, cell) for word, cell in cells if report.gpus or not isinstance(cell, Missing)]
+    if report.source != "none":
+        items.append(("read by", report.source, "text"))
+    if isinstance(report.kernel_count, Missing):
+        items.append(value_of("GPUs on the PCI bus", report.kernel_count))
+    elif report.kernel_count or report.gpus:
+        items.append(("", f"{plural(report.kernel_count, 'NVIDIA card')} on the PCI bus", "text"))
+    else:
+        items.append(("", "no NVIDIA card is on the PCI bus", "text"))
     if report.passed_through:
         items.append(("passed through to VMs", str(report.passed_through), "note"))
     if report.read_at is not None and host_now - report.read_at > 5:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from dflash_console.fleet import HostView
 from dflash_console.model import Gpu, GpuProcess, GpuReport, Health, Missing, gpu_key
 from dflash_console.ui.drawing.gauges import bar, history
-from dflash_console.ui.drawing.line import Ink, Line, Piece, Row, columns, flow
+from dflash_console.ui.drawing.line import Ink, Line, Piece, Row, columns, cut, flow
+from dflash_console.ui.drawing.unread import lacking
 from dflash_console.ui.drawing.words import (
     REASON_SHORT,
     REASON_WORDS,
@@ -38,6 +39,7 @@ HEALTH_WORDS: dict[Health, str] = {
 _SICK: frozenset[Health] = frozenset({"lost", "reset_required", "hung", "unreadable"})
 _HEAT = ("thermal", "hw_slowdown", "power_brake")
 _EDITION = re.compile(r" (Server|Workstation) Edition$")
+_GIB = 1024**3
 _LATE = 5.0
 """Seconds by which a driver's values may lag behind the sample before it is said."""
 
@@ -68,8 +70,9 @@ def gpu_block(view: HostView, width: int, interval: float, fold: bool) -> list[L
     if snapshot is None:
         return []
     report = snapshot.gpu
-    if "gpu" in view.unread:
-        return [_label(width).add("reading…", "faint").line()]
+    lack = lacking(view, "gpu", bool(report.gpus))
+    if lack is not None:
+        return [_label(width).extend([lack]).line()]
     lines = _header(view, report, snapshot.at, width)
     if report.trouble is not None:
         lines.append(Row(width).add("     ✗ ", "bad").add(missing_text(report.trouble), "bad").line())
@@ -115,15 +118,18 @@ def process_name(process: GpuProcess) -> str:
     return f"pid {process.pid}"
 
 
-def users(gpu: Gpu) -> tuple[str, Ink]:
-    """Who uses a GPU, or the reason why that is not known."""
+def users(gpu: Gpu, cells: int = 1000) -> tuple[str, Ink]:
+    """Who uses a GPU, or the reason why that is not known; a number in it is whole or not there."""
     if isinstance(gpu.processes, Missing):
         return REASON_WORDS[gpu.processes.missing], "dim"
     names = list(dict.fromkeys(process_name(process) for process in gpu.processes))
     if names:
-        return names[0] + (f" +{len(names) - 1}" if len(names) > 1 else ""), "note"
+        more = f" +{len(names) - 1}" if len(names) > 1 else ""
+        return cut(names[0], cells - len(more)) + more, "note"
     if gpu.hidden_memory:
-        return f"unseen {size(gpu.hidden_memory)}", "warn"
+        amounts = (size(gpu.hidden_memory), f"{gpu.hidden_memory / _GIB:.0f}G")
+        forms = (*(f"{amount} unseen" for amount in amounts), "unseen")
+        return next((form for form in forms if len(form) <= cells), forms[-1]), "warn"
     return "idle", "faint"
 
 
@@ -180,7 +186,7 @@ def _gpu_line(gpu: Gpu, samples: Sequence[int | None], newest: int, plan: _Plan,
     if gpu.health == "attention":
         row.add("▲ ", "warn").add(gpu.health_detail or HEALTH_WORDS[gpu.health], "warn")
     else:
-        name, ink = users(gpu)
+        name, ink = users(gpu, row.room)
         row.add(name, ink)
     return row.line()
 

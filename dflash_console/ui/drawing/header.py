@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dflash_console.model import LinkState
 from dflash_console.ui.drawing.line import Ink, Line, Row, columns
@@ -13,11 +13,23 @@ from dflash_console.ui.scene import Scene
 
 __all__ = ["HeaderState", "draw_footer", "draw_header"]
 
-_GROUPS: tuple[tuple[LinkState, str], ...] = (
-    ("up", "up"),
-    ("stale", "stale"),
-    ("connecting", "connecting"),
-    ("unreachable", "down"),
+_GROUPS: tuple[tuple[LinkState, str, str], ...] = (
+    ("up", "up", "up"),
+    ("stale", "stale", "stale"),
+    ("connecting", "connecting", "new"),
+    ("unreachable", "down", "down"),
+)
+"""Each link state with its word and a shorter one."""
+
+_Words = Literal["apart", "close", "short", "none"]
+"""How much the left half says: words with wide gaps, with narrow ones, shorter words, marks only."""
+_Clock = Literal["live", "zone", "seconds", "minutes", "none"]
+"""How much the right half says: all, no interval, no zone, no seconds, no clock."""
+_STEPS: tuple[tuple[_Words, tuple[_Clock, ...]], ...] = (
+    ("apart", ("live", "zone", "seconds")),
+    ("close", ("zone", "seconds", "minutes")),
+    ("short", ("zone", "seconds", "minutes")),
+    ("none", ("zone", "seconds", "minutes", "none")),
 )
 
 
@@ -37,34 +49,27 @@ class HeaderState(NamedTuple):
 
 
 def draw_header(scene: Scene, state: HeaderState, width: int) -> Line:
-    """The header in `width` cells: with words where they fit, else with numbers and marks only."""
-    for is_short, is_shorter in ((False, False), (True, False), (True, True)):
-        left, right = _left(scene, state, is_short), _right(scene, state, is_shorter)
-        if _cells(left) + _cells(right) + 2 <= width:
-            break
-    row = Row(width).extend(left)
-    row.right(*right, gap=1)
-    return row.line()
+    """The header in `width` cells: what the clock can spare goes before words, words go before numbers."""
+    for words, right_steps in _STEPS:
+        left = _left(scene, state, words)
+        for step in right_steps:
+            right = _right(scene, state, step)
+            if _cells(left) + _cells(right) <= width:
+                return Row(width).extend(left).to(width - _cells(right)).extend(right).line()
+    return Row(width - _cells(right)).extend(left).line() + right
 
 
-def _left(scene: Scene, state: HeaderState, is_short: bool) -> Line:
-    gap = " " if is_short else "  "
+def _left(scene: Scene, state: HeaderState, words: _Words) -> Line:
+    gap = "  " if words == "apart" else " "
     row = Row(1000).add(" DFLASH ", "badge").add(gap)
-    row.add(f"{len(scene.hosts)}" if is_short else plural(len(scene.hosts), "host"), "strong").add(gap)
+    row.add(f"{len(scene.hosts)}" if words == "none" else plural(len(scene.hosts), "host"), "strong").add(gap)
     counted = Counter(_group(host.view.link.state) for host in scene.hosts)
-    for link_state, word in _GROUPS:
+    for link_state, word, short in _GROUPS:
         if counted[link_state]:
             mark, ink = LINK_MARKS[link_state]
-            row.add(f"{mark} {counted[link_state]}" + ("" if is_short else f" {word}"), ink).add(gap)
-    levels = Counter(finding.level for host in scene.hosts for finding in host.findings)
-    row.add("" if is_short else " ")
-    if levels["critical"]:
-        row.add(f"✗ {levels['critical']}" + ("" if is_short else " critical"), "alarm").add(gap)
-    if levels["warning"]:
-        row.add(f"▲ {levels['warning']}" if is_short else f"▲ {plural(levels['warning'], 'warning')}", "warn")
-        row.add(gap)
-    if not levels["critical"] and not levels["warning"] and not is_short:
-        row.add("no findings", "dim").add(gap)
+            shown = {"short": f" {short}", "none": ""}.get(words, f" {word}")
+            row.add(f"{mark} {counted[link_state]}{shown}", ink).add(gap)
+    row.add(" ").extend(_finding_counts(scene, words, gap))
     if state.filter_text:
         row.add(f"/{state.filter_text}", "accent").add(f" {state.shown} of {len(scene.hosts)}", "dim").add(
             gap
@@ -74,16 +79,36 @@ def _left(scene: Scene, state: HeaderState, is_short: bool) -> Line:
     return row.line()
 
 
-def _right(scene: Scene, state: HeaderState, is_short: bool) -> Line:
+def _finding_counts(scene: Scene, words: _Words, gap: str) -> Line:
+    """How many findings there are; marks alone are told from those of the links by a word before them."""
+    levels = Counter(finding.level for host in scene.hosts for finding in host.findings)
+    critical, warnings = levels["critical"], levels["warning"]
+    row = Row(200)
+    if not critical and not warnings:
+        if any(host.standing in ("reading", "waiting") for host in scene.hosts):
+            return row.add("reading", "dim").add(gap).line()
+        return row.add("no findings", "dim").add(gap).line()
+    row.add("findings " if words == "none" else "", "dim")
+    if critical:
+        row.add(f"✗ {critical}" + {"short": " crit", "none": ""}.get(words, " critical"), "alarm").add(gap)
+    if warnings:
+        shown = {"short": f"{warnings} warn", "none": f"{warnings}"}.get(words, plural(warnings, "warning"))
+        row.add(f"▲ {shown}", "warn").add(gap)
+    return row.line()
+
+
+def _right(scene: Scene, state: HeaderState, step: _Clock) -> Line:
+    is_short = step not in ("live", "zone")
     row = Row(200)
     if state.is_read_only:
-        row.add("read-only" if not is_short else "ro", "note").add("  ")
+        row.add("ro" if is_short else "read-only", "note").add(" " if is_short else "  ")
     if state.paused_for is not None:
-        row.add(f" PAUSED {span(state.paused_for)} ", "flag")
-    elif not is_short:
-        row.add("live ", "dim").add(f"{scene.moment.interval:.1f} s", "text")
-    row.add(" " if is_short else "   ").add(clock(state.wall), "text")
-    row.add("" if is_short else " UTC", "dim").add(" ")
+        row.add(f" PAUSED {span(state.paused_for)} ", "flag").add(" " if is_short else "   ")
+    elif step == "live":
+        row.add("live ", "dim").add(f"{scene.moment.interval:.1f} s", "text").add("   ")
+    if step != "none":
+        row.add(clock(state.wall)[: 5 if step == "minutes" else 8], "text")
+        row.add("" if is_short else " UTC", "dim").add(" ")
     return row.line()
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dflash_console.fleet import HostView
 from dflash_console.model import Filesystem, HostInfo, Missing, Package, PathInfo, Unit, Venv
 from dflash_console.ui.drawing.gpu_page import gpu_section
-from dflash_console.ui.drawing.line import Line, Row, fade
-from dflash_console.ui.drawing.page import Pair, heading, long_pair, pairs, value_of
-from dflash_console.ui.drawing.panel import FINDING_MARKS, host_clock, link_lines, next_try
+from dflash_console.ui.drawing.line import Line, Piece, Row, fade
+from dflash_console.ui.drawing.page import Pair, heading, long_pair, pairs, titled, value_of
+from dflash_console.ui.drawing.panel import FINDING_MARKS, link_lines, next_try
 from dflash_console.ui.drawing.places import path_facts
-from dflash_console.ui.drawing.services import unit_facts
+from dflash_console.ui.drawing.services import no_units, unit_facts
+from dflash_console.ui.drawing.unread import lacking
 from dflash_console.ui.drawing.venvs import module_mark, package_words
 from dflash_console.ui.drawing.words import (
     LINK_MARKS,
@@ -17,6 +18,7 @@ from dflash_console.ui.drawing.words import (
     REASON_WORDS,
     age,
     clock,
+    exit_words,
     share,
     size,
     span,
@@ -41,10 +43,9 @@ def draw_host_page(host: HostScene, width: int, moment: Moment) -> list[Line]:
     lines += _findings(host, width)
     snapshot = view.snapshot
     if snapshot is not None:
-        at = host_clock(view, moment)
-        body = [*gpu_section(view, snapshot.gpu, width, moment.interval, at), ()]
+        body = [*gpu_section(view, snapshot.gpu, width, moment.interval, snapshot.at), ()]
         body += [heading("ENVIRONMENTS", width), *_venvs(view, width), ()]
-        body += [heading("SERVICES", width), *_units(view, width, at), ()]
+        body += [heading("SERVICES", width), *_units(view, width, snapshot.at), ()]
         body += [*_paths(view, width), heading("HOST", width), *_machine(snapshot.host, width), ()]
         lines += body if view.link.state == "up" else [fade(line) for line in body]
     lines += [heading("LINK", width), *_link(view, width, moment)]
@@ -74,8 +75,9 @@ def _findings(host: HostScene, width: int) -> list[Line]:
 
 def _venvs(view: HostView, width: int) -> list[Line]:
     assert view.snapshot is not None
-    if "venvs" in view.unread:
-        return [Row(width).add("   reading…", "faint").line()]
+    lack = lacking(view, "venvs", bool(view.snapshot.venvs))
+    if lack is not None:
+        return [Row(width).add("   ").extend([lack]).line()]
     if not view.snapshot.venvs:
         return [Row(width).add("   none found", "dim").line()]
     return [line for venv in view.snapshot.venvs for line in _venv(venv, width)]
@@ -85,15 +87,12 @@ _SOURCES = {"config": "of the config", "found": "found in a usual place", "unit"
 
 
 def _venv(venv: Venv, width: int) -> list[Line]:
-    row = Row(width).add("   ").add(venv.path, "strong")
+    source: Piece = (_SOURCES[venv.source], "faint")
     if isinstance(venv.python, Missing):
         words = "not there" if venv.python.missing == "not_found" else REASON_WORDS[venv.python.missing]
-        row.item(f"✗ {words}", "warn")
-        row.item(_SOURCES[venv.source], "faint")
-        return [row.line()]
-    row.item(f"python {venv.python}")
-    row.item(_SOURCES[venv.source], "faint")
-    lines = [row.line(), *pairs([value_of("torch build", venv.torch_build)], width, indent=5)]
+        return titled(venv.path, [(f"✗ {words}", "warn"), source], width)
+    lines = titled(venv.path, [(f"python {venv.python}", "text"), source], width)
+    lines += pairs([value_of("torch build", venv.torch_build)], width, indent=5)
     if isinstance(venv.package, Missing):
         words = "not in this environment" if venv.package.missing == "not_found" else ""
         lines += long_pair(
@@ -136,19 +135,17 @@ def _package(package: Package, width: int) -> list[Line]:
 
 def _units(view: HostView, width: int, at: float) -> list[Line]:
     assert view.snapshot is not None
-    if "units" in view.unread:
-        return [Row(width).add("   reading…", "faint").line()]
+    lack = lacking(view, "units", bool(view.snapshot.units))
+    if lack is not None:
+        return [Row(width).add("   ").extend([lack]).line()]
     if not view.snapshot.units:
-        return [Row(width).add("   none watched", "dim").line()]
+        return long_pair("", no_units(view), width, "dim", cells=0)
     return [line for unit in view.snapshot.units for line in _unit(unit, width, at)]
 
 
 def _unit(unit: Unit, width: int, at: float) -> list[Line]:
     mark, ink, word = unit_state(unit)
-    row = Row(width).add("   ").add(unit.name, "strong").add("  ").add(f"{mark} {word}", ink)
-    for text, fact_ink in unit_facts(unit, at):
-        row.item(text, fact_ink)
-    lines = [row.line()]
+    lines = titled(unit.name, [(f"{mark} {word}", ink), *unit_facts(unit, at)], width)
     if unit.description:
         lines += long_pair("", unit.description, width, "dim", 5, 0)
     if unit.problem:
@@ -160,13 +157,13 @@ def _unit(unit: Unit, width: int, at: float) -> list[Line]:
     items: list[Pair] = [
         ("venv", unit.venv or "none", "text" if unit.venv else "dim"),
         value_of("port", unit.port),
-        ("enabled", unit.enabled or "not known", "text"),
+        ("at boot", unit.enabled or "not known", "text"),
         value_of("result", unit.result),
         value_of("restarts", unit.restarts),
         ("main pid", str(unit.main_pid) if unit.main_pid else "none", "text"),
         _unit_memory(unit),
         value_of("tasks", unit.tasks),
-        ("last exit", unit.exit_status or "none", "text"),
+        ("last exit", exit_words(unit.exit_status) or "none", "text"),
         ("file", unit.fragment or "none", "dim"),
         ("invocation", unit.invocation_id or "none", "dim"),
     ]
@@ -187,9 +184,13 @@ def _unit_memory(unit: Unit) -> Pair:
 
 def _paths(view: HostView, width: int) -> list[Line]:
     assert view.snapshot is not None
+    lack = lacking(view, "paths", bool(view.snapshot.paths))
+    if lack is not None and view.config.paths:
+        return [heading("PATHS", width), Row(width).add("   ").extend([lack]).line(), ()]
     if not view.snapshot.paths:
         return []
-    lines = [heading("PATHS", width)]
+    has_folder = any(info.kind == "folder" for info in view.snapshot.paths)
+    lines = [heading("PATHS", width, "what lies in subfolders is not counted" if has_folder else "")]
     for info in view.snapshot.paths:
         lines += _path(info, width)
     return [*lines, ()]
@@ -197,10 +198,9 @@ def _paths(view: HostView, width: int) -> list[Line]:
 
 def _path(info: PathInfo, width: int) -> list[Line]:
     words, is_there = path_facts(info)
-    row = Row(width).add("   ").add(info.path, "strong")
-    row.item(f"{'✓' if is_there else '✗'} {words}", "text" if is_there else "bad")
+    facts: list[Piece] = [(f"{'✓' if is_there else '✗'} {words}", "text" if is_there else "bad")]
     items: list[Pair] = []
-    if is_there and info.kind == "folder":
+    if is_there and info.kind == "folder" and isinstance(info.entries, Missing):
         items.append(value_of("entries", info.entries))
     if isinstance(info.filesystem, Filesystem):
         disk = info.filesystem
@@ -210,7 +210,7 @@ def _path(info: PathInfo, width: int) -> list[Line]:
         ]
     else:
         items.append(value_of("filesystem", info.filesystem))
-    return [row.line(), *pairs(items, width, indent=5)]
+    return [*titled(info.path, facts, width), *pairs(items, width, indent=5)]
 
 
 def _machine(host: HostInfo, width: int) -> list[Line]:
@@ -251,13 +251,13 @@ def _link(view: HostView, width: int, moment: Moment) -> list[Line]:
         items.append(("latency", f"{link.latency_ms:.1f} ms", "text"))
     if view.heard is not None:
         items.append(("heard", age(moment.mono - view.heard, moment.interval), "text"))
-    if link.next_try is not None:
-        items.append(("", next_try(link.next_try, moment), "text"))
+    if when := next_try(link, moment):
+        items.append(("", when, "text"))
     if view.failures:
         items.append(("failed tries", str(view.failures), "warn"))
     if view.rebooted_at is not None:
         items.append(("rebooted", f"{clock(view.rebooted_at)} UTC", "warn"))
     lines = pairs(items, width)
-    if link.detail and link.state == "up":
+    if link.detail and link.state in ("up", "stale"):
         lines += long_pair("detail", link.detail, width, "dim")
     return lines

@@ -131,19 +131,30 @@ def fade(line: Line) -> Line:
     return tuple((text, ink if ink in _KEPT else _FADED.get(ink, "faint")) for text, ink in line)
 
 
-def wrap(text: str, cells: int) -> list[str]:
-    """`text` in lines of at most `cells`, broken at spaces if there are any; its own line breaks are kept."""
+def wrap(text: str, cells: int, first: int | None = None) -> list[str]:
+    """`text` in lines of at most `cells`, the first one of at most `first`; its own line breaks are kept.
+
+    Lines are broken at spaces, a path that is longer than a line behind a `/`, and other words where it must be.
+    """
     lines: list[str] = []
     for paragraph in text.splitlines():
         rest = safe(paragraph).strip()
-        while columns(rest) > cells:
-            fitting = max(1, _fitting(rest, cells))
-            at_space = rest.rfind(" ", 1, fitting + 1)
-            split = at_space if at_space > 0 else fitting
+        while columns(rest) > (room := cells if lines or first is None else first):
+            split = _split(rest, room)
             lines.append(rest[:split].rstrip())
             rest = rest[split:].lstrip()
         lines.append(rest)
     return lines or [""]
+
+
+def _split(text: str, cells: int) -> int:
+    """Where to break a text that is longer than `cells`."""
+    fitting = max(1, _fitting(text, cells))
+    at_space = text.rfind(" ", 1, fitting + 1)
+    if at_space > 0:
+        return at_space
+    at_slash = text.rfind("/", 1, fitting)
+    return at_slash + 1 if at_slash > 0 else fitting
 
 
 class Row:

@@ -10,6 +10,8 @@ __all__ = ["Box", "Direction", "assign", "boxes", "column_count", "neighbour"]
 Direction: TypeAlias = Literal["left", "right", "up", "down", "first", "last"]
 
 _TWO_COLUMNS = 104
+_TWO_AT_ONCE = 150
+"""Cells from which two columns tell as much as one: lines longer than half of this are rare."""
 _NARROWEST = 62
 """Cells of a panel where there are three columns and more."""
 _TOLERANCE = 1.25
@@ -27,11 +29,11 @@ class Box(NamedTuple):
 def column_count(width: int, heights: Sequence[int], room: int, before: int = 0) -> int:
     """How many columns to use: as few as show everything in `room` lines, since wide panels tell more.
 
-    There are two from a width of 104 on, at most one for every 62 cells, and never more than panels. The
-    number does not go below `before`: panels that shrink for a moment must not move.
+    There may be two from a width of 104 on and are from 150 on, at most one for every 62 cells, and never
+    more than panels. The number does not go below `before`: panels that shrink for a moment must not move.
     """
-    least = 1 if width < _TWO_COLUMNS else 2
-    most = max(least, width // _NARROWEST) if least > 1 else 1
+    least = 1 if width < _TWO_AT_ONCE else 2
+    most = 1 if width < _TWO_COLUMNS else max(2, width // _NARROWEST)
     least, most = min(least, max(1, len(heights))), min(most, max(1, len(heights)))
     count = min(max(least, before), most)
     while count < most and max(_ends(heights, assign(heights, count, (), room), count)) > room:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dflash_console.model import Missing
-from dflash_console.ui.drawing.line import Ink, Line, Row, columns, cut, safe, wrap
+from dflash_console.ui.drawing.line import Ink, Line, Piece, Row, columns, flow, safe, wrap
 from dflash_console.ui.drawing.words import missing_text
 
-__all__ = ["Pair", "heading", "long_pair", "pairs", "value_of"]
+__all__ = ["Pair", "heading", "long_pair", "pairs", "titled", "value_of"]
 
 Pair = tuple[str, str, Ink]
 """A word, its value, and the value's ink."""
@@ -34,17 +34,26 @@ def value_of(word: str, value: object, unit: str = "", ink: Ink = "text") -> Pai
 
 def pairs(items: Iterable[Pair], width: int, indent: int = 3) -> list[Line]:
     """The pairs one behind the other, in columns that start at multiples of the grid."""
-    rows = [Row(width).add(" " * indent)]
+    lines: list[Line] = []
+    row = Row(width).add(" " * indent)
     for word, value, ink in items:
-        value = cut(safe(value), width - indent)
-        cells = columns(word) + 1 + columns(value)
-        row = rows[-1]
+        cells = columns(word) + 1 + columns(safe(value))
         start = row.used if row.used == indent else indent + -(-(row.used + 2 - indent) // _GRID) * _GRID
         if row.used > indent and start + cells > width:
+            lines.append(row.line())
             row, start = Row(width).add(" " * indent), indent
-            rows.append(row)
-        row.to(start).add(f"{word} " if word else "", "dim").add(value, ink)
-    return [row.line() for row in rows if row.used > indent]
+        if start + cells > width:
+            lines += long_pair(word, value, width, ink, indent, columns(word) + 1 if word else 0)
+        else:
+            row.to(start).add(f"{word} " if word else "", "dim").add(value, ink)
+    return [*lines, row.line()] if row.used > indent else lines
+
+
+def titled(title: str, facts: Iterable[Piece], width: int) -> list[Line]:
+    """What a part is about, whole, and behind it what is to be said of it in short."""
+    *above, last = wrap(title, max(10, width - 3))
+    lines = [Row(width).add("   ").add(part, "strong").line() for part in above]
+    return lines + [row.line() for row in flow(Row(width).add("   ").add(last, "strong"), facts, 5)]
 
 
 def long_pair(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from dflash_console.fleet import HostView
-from dflash_console.model import Level, Missing
+from dflash_console.model import Finding, Level, LinkStatus, Missing
 from dflash_console.ui.drawing.gpus import gpu_block
 from dflash_console.ui.drawing.line import (
     Ink,
@@ -17,16 +18,17 @@ from dflash_console.ui.drawing.line import (
     cut,
     cut_middle,
     fade,
-    flow,
+    safe,
     wrap,
 )
 from dflash_console.ui.drawing.places import host_line, path_block
 from dflash_console.ui.drawing.services import unit_block
+from dflash_console.ui.drawing.unread import is_reading
 from dflash_console.ui.drawing.venvs import venv_block
 from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, age, plural, span
 from dflash_console.ui.scene import HostScene, Moment, Standing
 
-__all__ = ["FINDING_MARKS", "draw_fault", "draw_panel", "host_clock", "link_lines", "next_try", "state_words"]
+__all__ = ["FINDING_MARKS", "draw_fault", "draw_panel", "link_lines", "next_try", "state_words"]
 
 FINDING_MARKS: dict[Level, tuple[str, Ink]] = {
     "critical": ("✗", "alarm"),
@@ -36,13 +38,15 @@ FINDING_MARKS: dict[Level, tuple[str, Ink]] = {
 
 _MOST_FINDINGS = 3
 _MOST_DETAIL_LINES = 3
-_SUBJECT_CELLS = 24
+_FINDING_LINES = 2
+_FINGERPRINT = re.compile(r"\S*(?:SHA256|MD5):\S+")
 _EDGES: dict[Standing, Ink] = {
     "ok": "edge",
     "note": "edge",
     "warning": "edge_warn",
     "critical": "edge_bad",
     "waiting": "edge_faint",
+    "reading": "edge_faint",
     "stale": "edge_faint",
     "down": "edge_bad",
 }
@@ -63,21 +67,18 @@ _LIGHT = _Shape(*"╭─╮│╰╯")
 _HEAVY = _Shape(*"┏━┓┃┗┛")
 
 
-def host_clock(view: HostView, moment: Moment) -> float:
-    """The host's clock at this moment, from its last sample."""
-    at = view.snapshot.at if view.snapshot is not None else moment.wall
-    return at if view.heard is None else at + max(0.0, moment.mono - view.heard)
-
-
 def draw_panel(host: HostScene, width: int, moment: Moment, *, is_selected: bool, room: int) -> list[Line]:
     """The panel of a host, `width` cells wide with its border.
 
-    When it would be higher than `room` lines, neighbouring idle GPUs share a line; a sick GPU never does.
+    When it would be higher than `room` lines, neighbouring idle GPUs share a line (a sick GPU never does), and
+    if that is not enough, findings get one line each instead of two.
     """
     inner = width - 4
     lines = _inside(host, inner, moment, fold=False)
     if len(lines) + 2 > room:
         lines = _inside(host, inner, moment, fold=True)
+    if len(lines) + 2 > room:
+        lines = _inside(host, inner, moment, fold=True, most=1)
     return _framed(lines, host, width, moment, is_selected)
 
 
@@ -91,9 +92,12 @@ def draw_fault(name: str, error: Exception, width: int) -> list[Line]:
     return _frame(lines, width, title, (), (), "edge_bad", _LIGHT)
 
 
-def _inside(host: HostScene, width: int, moment: Moment, fold: bool) -> list[Line]:
+def _inside(
+    host: HostScene, width: int, moment: Moment, fold: bool, most: int = _FINDING_LINES
+) -> list[Line]:
+    """All lines; every age in them is as of the last sample, so that a dead host's picture stands still."""
     view = host.view
-    at = host_clock(view, moment)
+    at = view.snapshot.at if view.snapshot is not None else 0.0
     body = gpu_block(view, width, moment.interval, fold)
     body += venv_block(view, width)
     body += unit_block(view, width, at)
@@ -101,7 +105,7 @@ def _inside(host: HostScene, width: int, moment: Moment, fold: bool) -> list[Lin
     body += host_line(view, width, at)
     if view.link.state != "up":
         body = [fade(line) for line in body]
-    return link_lines(view, width, moment, _MOST_DETAIL_LINES) + _finding_lines(host, width) + body
+    return link_lines(view, width, moment, _MOST_DETAIL_LINES) + _finding_lines(host, width, most) + body
 
 
 def link_lines(view: HostView, width: int, moment: Moment, most: int) -> list[Line]:
@@ -117,41 +121,72 @@ def link_lines(view: HostView, width: int, moment: Moment, most: int) -> list[Li
         row.add(f"no answer for {heard}", ink)
     else:
         row.add(LINK_WORDS[link.state], ink)
-        facts.append((f"· last heard {heard} ago" if heard else "", "dim"))
+        facts.append((f"last heard {heard} ago" if heard else "", "dim"))
     if view.snapshot is not None:
-        facts.append(("· last good picture below", "dim"))
-    if link.next_try is not None:
-        facts.append((f"· {next_try(link.next_try, moment)}", "dim"))
-    lines = [row.line() for row in flow(row, facts, 2, gap=1)]
-    detail = wrap(link.detail, width - 2) if link.detail else []
-    if len(detail) > most:
-        detail = [*detail[:most]]
-        detail[-1] = cut(detail[-1], width - 16).rstrip("…") + "… enter: all"
-    lines += [Row(width).add("  ").add(text, "dim").line() for text in detail]
-    return lines
+        facts.append(("last good picture below", "dim"))
+    facts.append((next_try(link, moment), "dim"))
+    rows = [row]
+    for text, fact_ink in facts:
+        if not text or rows[-1].item(f"· {text}", fact_ink, gap=1):
+            continue
+        rows.append(Row(width).add("  ").add(text, fact_ink))
+    detail = _detail(link.detail, width - 2, most) if link.state != "stale" or not heard else []
+    rows += [Row(width).add("  ").add(text, "dim") for text in detail]
+    return [row.line() for row in rows]
 
 
-def next_try(at: float, moment: Moment) -> str:
-    """When a host is tried again, in words."""
-    seconds = at - moment.wall
-    return f"next try in {span(seconds + 0.5)}" if seconds > 0 else "trying now"
+def _detail(text: str, width: int, most: int) -> list[str]:
+    """The link's words in at most `most` lines, and as many more as it takes to show fingerprints whole."""
+    lines = wrap(text, width) if text else []
+    if len(lines) <= most:
+        return lines
+    needed = max((len(wrap(text[: found.end()], width)) for found in _FINGERPRINT.finditer(text)), default=0)
+    shown = lines[: max(most, needed)]
+    if len(shown) == len(lines):
+        return shown
+    if len(shown) == needed:
+        return [*shown, "… enter: all"]
+    return [*shown[:-1], cut(shown[-1], width - 14).rstrip("…") + "… enter: all"]
 
 
-def _finding_lines(host: HostScene, width: int) -> list[Line]:
+def next_try(link: LinkStatus, moment: Moment) -> str:
+    """When a host is tried again, in words; empty while the link stands or is made for the first time."""
+    if link.next_try is not None and link.next_try > moment.wall:
+        return f"next try in {span(link.next_try - moment.wall + 0.5)}"
+    is_kept = link.state in ("up", "stale", "connecting") and link.next_try is None
+    return "" if is_kept else "trying now"
+
+
+def _finding_lines(host: HostScene, width: int, most: int) -> list[Line]:
     """The worst findings, without what the blocks below say anyway, and how many more there are."""
     findings = [finding for finding in host.beside_link if finding.code != "gpu_shared"]
     lines = []
     for finding in findings[:_MOST_FINDINGS]:
-        mark, ink = FINDING_MARKS[finding.level]
-        row = Row(width).add(f"{mark} ", ink).add(cut_middle(finding.subject, _SUBJECT_CELLS), "strong")
-        row.add("  ").add(finding.text, "bad" if ink == "alarm" else ink)
-        if finding.next_step:
-            row.right(("→ ", "faint"), (finding.next_step, "dim"))
-        lines.append(row.line())
+        lines += _finding(finding, width, most)
     more = len(findings) - _MOST_FINDINGS
     if more > 0:
         lines.append(Row(width).add(f"  +{more} more", "dim").line())
     return lines
+
+
+def _finding(finding: Finding, width: int, most: int) -> list[Line]:
+    """A finding in at most `most` lines, and what helps where there is room for it."""
+    mark, ink = FINDING_MARKS[finding.level]
+    subject = safe(finding.subject)
+    row = Row(width).add(f"{mark} ", ink)
+    row.add(subject if columns(subject) <= row.room // 2 else cut_middle(subject, row.room // 2), "strong")
+    row.add("  ")
+    text_ink: Ink = "bad" if ink == "alarm" else ink
+    first, *others = wrap(" ".join(finding.text.split()), width - 2, first=max(1, row.room))
+    if len(others) >= most:
+        kept = [first, *others[: most - 1]]
+        kept[-1] = f"{kept[-1]} {' '.join(others[most - 1 :])}"
+        first, *others = kept
+    rows = [row.add(first, text_ink)]
+    rows += [Row(width).add("  ").add(text, text_ink) for text in others]
+    if finding.next_step:
+        rows[-1].right(("→ ", "faint"), (finding.next_step, "dim"))
+    return [row.line() for row in rows]
 
 
 # ---- the border
@@ -181,7 +216,7 @@ def state_words(host: HostScene) -> Line:
         return ((f"{mark} {LINK_WORDS[state]}", ink),)
     level = host.level
     if level is None or level == "note":
-        return (("● ok", "ok"),)
+        return (("◌ reading", "dim"),) if is_reading(host.view) else (("● ok", "ok"),)
     count = sum(finding.level == level for finding in host.findings)
     mark, ink = FINDING_MARKS[level]
     words = f"{count} critical" if level == "critical" else plural(count, level)

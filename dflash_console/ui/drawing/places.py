@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from dflash_console.fleet import HostView
 from dflash_console.model import Filesystem, Missing, PathInfo
-from dflash_console.ui.drawing.line import Line, Row, columns, cut_middle
+from dflash_console.ui.drawing.line import Line, Row, columns, cut_middle, safe
+from dflash_console.ui.drawing.unread import lacking
 from dflash_console.ui.drawing.words import REASON_WORDS, share, size, span
 
 __all__ = ["host_line", "path_block", "path_facts"]
+
+_FREE_CELLS = 12
 
 
 def path_block(view: HostView, width: int) -> list[Line]:
     """The lines about the paths of the config."""
     if view.snapshot is None:
         return []
-    if view.config.paths and "paths" in view.unread:
-        return [Row(width).add("PATH ", "label").add("reading…", "faint").line()]
     paths = view.snapshot.paths
+    lack = lacking(view, "paths", bool(paths))
+    if lack is not None:
+        return [Row(width).add("PATH ", "label").extend([lack]).line()] if view.config.paths else []
+    facts = max((columns(path_facts(info)[0]) for info in paths), default=0)
+    room = width - 5 - (2 + 2 + facts + _FREE_CELLS)
     cells = max((columns(info.path) for info in paths), default=0)
-    return [_path_line(info, min(cells, max(16, width - 36)), width) for info in paths]
+    if cells > room:
+        cells = facts = 0
+    return [line for info in paths for line in _path_lines(info, cells, facts, width)]
 
 
 def path_facts(info: PathInfo) -> tuple[str, bool]:
@@ -28,18 +36,33 @@ def path_facts(info: PathInfo) -> tuple[str, bool]:
         return words, False
     if isinstance(info.size, Missing):
         return f"{info.kind}, size {REASON_WORDS[info.size.missing]}", True
-    return f"{info.kind} {size(info.size)}", True
+    if info.kind != "folder":
+        return f"{info.kind} {size(info.size)}", True
+    parts = ["folder"]
+    if isinstance(info.entries, int):
+        count = "1 entry" if info.entries == 1 else f"{info.entries} entries"
+        parts.append(count if info.entries else "empty")
+    if info.size:
+        parts.append(f"{size(info.size)} in files")
+    return ", ".join(parts), True
 
 
-def _path_line(info: PathInfo, cells: int, width: int) -> Line:
+def _path_lines(info: PathInfo, cells: int, facts: int, width: int) -> list[Line]:
+    """One line; two where the path leaves no room for what it is."""
     words, is_there = path_facts(info)
     row = Row(width).add("PATH ", "label")
-    row.field(cut_middle(info.path, cells), cells, "text" if is_there else "dim")
-    row.add("  ").add("✓ " if is_there else "✗ ", "ok" if is_there else "bad")
-    row.field(words, max(columns(words), min(12, row.room)), "dim" if is_there else "bad")
-    if isinstance(info.filesystem, Filesystem):
-        row.item(f"{size(info.filesystem.free)} free", "dim")
-    return row.line()
+    row.field(
+        cut_middle(safe(info.path), row.room), max(cells, columns(info.path)), "text" if is_there else "dim"
+    )
+    rows = [row]
+    if row.room < 2 + 2 + columns(words):
+        rows.append(Row(width).add("   "))
+    rows[-1].add("  ").add("✓ " if is_there else "✗ ", "ok" if is_there else "bad")
+    free = f"{size(info.filesystem.free)} free" if isinstance(info.filesystem, Filesystem) else ""
+    has_room = facts + 2 + len(free) <= rows[-1].room
+    rows[-1].field(words, max(facts if has_room else 0, columns(words)), "dim" if is_there else "bad")
+    rows[-1].item(free, "dim")
+    return [row.line() for row in rows]
 
 
 def host_line(view: HostView, width: int, host_now: float) -> list[Line]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dflash_console.fleet import HostView
 from dflash_console.model import Missing, Unit
 from dflash_console.ui.drawing.line import Line, Piece, Row, columns, flow
+from dflash_console.ui.drawing.unread import lacking
 from dflash_console.ui.drawing.words import plural, span, unit_name, unit_state
 
-__all__ = ["unit_block", "unit_facts"]
+__all__ = ["no_units", "unit_block", "unit_facts"]
 
 _NAME_CELLS = 24
 _CALM = frozenset({"running", "stopped", "not installed"})
@@ -17,13 +18,18 @@ def unit_block(view: HostView, width: int, host_now: float) -> list[Line]:
     """The lines about a host's services; `host_now` is the host's clock."""
     if view.snapshot is None:
         return []
-    if "units" in view.unread:
-        return [Row(width).add("SVC  ", "label").add("reading…", "faint").line()]
     units = view.snapshot.units
-    if not units:
-        return [Row(width).add("SVC  ", "label").add("none watched", "dim").line()]
+    lack = lacking(view, "units", bool(units))
+    if lack is not None or not units:
+        row = Row(width).add("SVC  ", "label")
+        return [row.extend([lack or (no_units(view), "dim")]).line()]
     cells = min(_NAME_CELLS, max(columns(unit_name(unit.name)) for unit in units))
     return [line for unit in units for line in _unit_lines(unit, cells, width, host_now)]
+
+
+def no_units(view: HostView) -> str:
+    """Why no unit is shown: none is watched, or none has such a name."""
+    return f"none match {', '.join(view.config.units)}" if view.config.units else "none watched"
 
 
 def unit_facts(unit: Unit, host_now: float) -> list[Piece]:

@@ -9,6 +9,7 @@ from dflash_console.model import Gpu, Missing, Package, Unit
 from dflash_console.ui.drawing.gauges import level
 from dflash_console.ui.drawing.line import Line, Row, columns
 from dflash_console.ui.drawing.panel import FINDING_MARKS
+from dflash_console.ui.drawing.unread import is_reading
 from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, memory_pair, span, unit_state
 from dflash_console.ui.scene import HostScene, Moment
 
@@ -137,5 +138,7 @@ def _state_words(row: Row, host: HostScene, moment: Moment) -> None:
         mark, ink = FINDING_MARKS[worst.level]
         row.add(f"{mark} ", ink).add(f"+{len(host.findings) - 1} " if len(host.findings) > 1 else "", "dim")
         row.add(worst.text, ink)
+    elif is_reading(view):
+        row.add("reading", "dim")
     else:
         row.add("ok", "ok")

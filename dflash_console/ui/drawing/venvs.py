@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from dflash_console.fleet import HostView
 from dflash_console.model import Missing, Origin, Package, Venv
 from dflash_console.ui.drawing.line import Ink, Line, Piece, Row, columns, cut_left, cut_middle, flow
+from dflash_console.ui.drawing.unread import lacking
 from dflash_console.ui.drawing.words import REASON_WORDS
 
 __all__ = ["module_mark", "module_names", "package_words", "venv_block"]
 
 _INDENT = "     "
-_ORIGIN_CELLS = 28
-"""An origin that would get fewer cells beside the package goes on a line of its own."""
 
 
 def venv_block(view: HostView, width: int) -> list[Line]:
     """The lines about a host's virtual environments."""
     if view.snapshot is None:
         return []
-    if "venvs" in view.unread:
-        return [Row(width).add("ENV  ", "label").add("reading…", "faint").line()]
+    lack = lacking(view, "venvs", bool(view.snapshot.venvs))
+    if lack is not None:
+        return [Row(width).add("ENV  ", "label").extend([lack]).line()]
     if not view.snapshot.venvs:
         return [Row(width).add("ENV  ", "label").add("none found", "dim").line()]
     return [line for venv in view.snapshot.venvs for line in _venv_lines(venv, width)]
@@ -40,8 +40,7 @@ def _venv_lines(venv: Venv, width: int) -> list[Line]:
     if isinstance(package, Missing):
         words = "no package" if package.missing == "not_found" else REASON_WORDS[package.missing]
         facts.append((package.detail or words, "dim" if package.missing == "not_found" else "warn"))
-    tail = sum(columns(text) + 2 for text, _ in facts)
-    row.add(cut_middle(venv.path, max(20, row.room - tail)), "strong")
+    row.add(cut_middle(venv.path, row.room), "strong")
     lines = [row.line() for row in flow(row, facts, 5)]
     if isinstance(package, Missing):
         return lines
@@ -89,7 +88,7 @@ def _package_lines(package: Package, width: int) -> list[Line]:
         origin = package.editable_from
     if origin:
         room = rows[-1].room - 2
-        if columns(origin) > room and room < _ORIGIN_CELLS:
+        if columns(origin) > room:
             rows.append(Row(width).add(_INDENT))
             rows[-1].add(cut_left(origin, rows[-1].room), "faint")
         else:

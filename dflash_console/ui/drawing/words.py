@@ -14,6 +14,7 @@ __all__ = [
     "REASON_WORDS",
     "age",
     "clock",
+    "exit_words",
     "memory_pair",
     "missing_text",
     "plural",
@@ -136,6 +137,11 @@ def missing_text(value: Missing) -> str:
     """A reason in words, with its detail."""
     words = REASON_WORDS[value.missing]
     return f"{words}: {value.detail}" if value.detail else words
+
+
+def exit_words(status: str) -> str:
+    """How a process ended, to stand behind `last exit`: `3`, `killed 9`."""
+    return status.removeprefix("exited ")
 
 
 def unit_name(name: str) -> str:
