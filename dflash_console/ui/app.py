@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -169,6 +170,10 @@ class ConsoleApp(App[None]):
         )
         if self._early is not None and not (is_waiting and self.now().mono < self._early_until):
             self._early.stop()
+            # What lives now lives to the end. A full collection over it all stops the screen for 100 ms; the
+            # short one keeps the rubbish of the start from being kept for ever.
+            gc.collect(1)
+            gc.freeze()
 
     def paint(self) -> None:
         """Draws the screen in front; a fault in drawing is shown in the header's place."""
