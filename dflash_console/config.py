@@ -82,8 +82,9 @@ class HostConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     units: list[str] = msgspec.field(default_factory=lambda: [*DEFAULT_UNITS])
     """Names or globs; `user:` before one asks the login user's own manager."""
     paths: list[str] = []
+    """As `venvs`."""
     python: str | None = None
-    """The interpreter that runs the agent: an absolute path or a command's name."""
+    """The interpreter that runs the agent, the only one tried: an absolute path or a command's name."""
 
     def __post_init__(self) -> None:
         if not self.address:

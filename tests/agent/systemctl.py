@@ -18,6 +18,7 @@ from dflash_console.agent.units import manager as unit_manager
 from dflash_console.agent.units import show as unit_show
 from dflash_console.model import Unit
 from tests.agent.bus_peers import Systemd
+from tests.agent.driver import PATIENCE
 from tests.waiting import until_sync
 
 __all__ = [
@@ -114,7 +115,7 @@ def wait(section: UnitSection, now: float, true: Callable[[], bool], what: str) 
         pump(section, now)
         return true()
 
-    until_sync(look, 10, what)
+    until_sync(look, PATIENCE, what)
 
 
 def is_idle(section: UnitSection) -> bool:
@@ -152,7 +153,7 @@ def go_live(section: UnitSection, systemd: Systemd) -> float:
         return systemd.subscribers == len(section._managers()) and is_idle(section) and not section.note
 
     section.tick(0.0)
-    until_sync(look, 10, "the subscription")
+    until_sync(look, PATIENCE, "the subscription")
     for now in (1.0, 2.0, 3.0, 4.0, 5.0):
         read(section, now)
     return 5.0

@@ -19,6 +19,7 @@ from dflash_console.agent.units import inspector as unit_inspect
 from dflash_console.agent.units import show as unit_show
 from dflash_console.agent.units.files import FileWatch, installed_units
 from dflash_console.model import Missing, Unit
+from tests.agent.driver import PATIENCE
 from tests.agent.systemctl import (
     RUN,
     STOPPED,
@@ -86,7 +87,7 @@ def test_the_first_value_is_whole(systemctl: Systemctl, section: UnitSection, na
         slot.collect(0.0)
         return slot.pending is not None
 
-    until_sync(look, 10, "a first value")
+    until_sync(look, PATIENCE, "a first value")
     found = msgspec.json.decode(str(slot.pending), type=list[Unit])
     assert [row.name for row in found] == names
     for row in found:
@@ -189,13 +190,13 @@ def test_a_systemctl_that_hangs_is_hung_after_its_deadline(
     section.tick(0.0)
     wait(section, 0.0, lambda: len(systemctl.calls) == 1, "the call")
     # By then it has hung; the next one will not.
-    until_sync(lambda: "sleep" in command_of(section), 10, "the hang")
+    until_sync(lambda: "sleep" in command_of(section), PATIENCE, "the hang")
     (systemctl.folder / "hang").unlink()
     section.tick(unit_show.DEADLINE + 0.1)
     assert rows(section)[0].load == Missing("hung", "systemctl: no answer within 5 s")
     clock = itertools.count(7)
     # The clock stands while a child runs: on a busy machine it would run away to the next deadline.
-    until_sync(lambda: read(section, float(next(clock)))[0].load == "loaded", 30, "the next reading")
+    until_sync(lambda: read(section, float(next(clock)))[0].load == "loaded", PATIENCE, "the next reading")
 
 
 def test_user_units_are_asked_of_the_users_own_manager(systemctl: Systemctl, section: UnitSection) -> None:

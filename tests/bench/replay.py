@@ -16,8 +16,9 @@ import time
 
 def main() -> None:
     if "stdin.buffer" not in " ".join(sys.argv):
+        # The question whether this is a Python that will do; 38 says that it is.
         sys.stdout.write(sys.argv[0])
-        return
+        sys.exit(38)
     stdin = sys.stdin.buffer
     source = stdin.read(int(stdin.readline()))
     found = re.search(rb'\nstart\("([A-Za-z0-9]+)"', source)
