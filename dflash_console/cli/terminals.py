@@ -22,13 +22,15 @@ def why_no_screen(environ: Mapping[str, str]) -> str:
     name = environ.get("TERM", "")
     if not name:
         return "TERM is not set"
+    if name == "unknown":
+        return "TERM says that the terminal is unknown"
     try:
         import curses
     except ImportError:  # a Python built without it can't tell, and most terminals are fine
         return ""
     try:
         curses.setupterm(name, sys.stdout.fileno())
-    except curses.error as error:
-        # Where there is no database at all, nothing is known of any terminal.
-        return "" if "database" in str(error) else f"nothing is known of a terminal {name!r}"
+    except curses.error:
+        # A terminal younger than this machine's database (xterm-kitty, say), or no database at all.
+        return ""
     return "" if curses.tigetstr("cup") else f"a terminal {name!r} can't move its cursor"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dflash_console.findings.picture import is_same_path
 from dflash_console.model import Gpu, Missing, Package, Unit
 from dflash_console.ui.drawing.gauges import level
 from dflash_console.ui.drawing.line import Line, Row, columns
@@ -105,8 +106,11 @@ def _version(host: HostScene) -> str:
     snapshot = host.view.snapshot
     venvs = snapshot.venvs if snapshot is not None else []
     wanted = host.view.config.package_venv
+    home = snapshot.host.home if snapshot is not None else ""
     packages = [
-        venv.package for venv in venvs if isinstance(venv.package, Package) and wanted in (None, venv.path)
+        venv.package
+        for venv in venvs
+        if isinstance(venv.package, Package) and (wanted is None or is_same_path(wanted, venv.path, home))
     ]
     if not packages:
         return "—"
