@@ -1,0 +1,196 @@
+"""The part `service`: the same question as each unit would ask it, and whether what runs is what lies there now."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..jobs import Job
+from ..redact import redact_text
+from .checks import check, when
+from .files import newest_change, tree_of
+from .find_spec import SPARE, judge
+from .ground import Ground
+from .question import ask, proof
+from .unit_facts import Start, read_start
+
+__all__ = ["service_job"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from ..child import Channel, Outcome
+
+UNITS_LIMIT = 32
+MARGIN = 1.0
+"""Seconds by which a change must be later than a start: clocks tick coarsely, and no import is faster."""
+MAPS_LIMIT = 8 << 20
+TELLING = re.compile(r"PYTHON|LD_|CUDA|NVIDIA|VIRTUAL_ENV$|SGLANG|PATH$|HOME$|CONDA")
+"""Variables that may decide what is imported."""
+NO_VIEW = "the unit's own mounts"
+_CLONE_NEWNS = 0x20000
+
+
+def service_job(message: dict[str, Any]) -> Job:
+    """A job for the part; see the module `verify` for the message. `units` are names as the config has them,
+    `is_package_venv` says that the host's units are meant to start this environment."""
+    venv, package, limit = str(message["venv"]), str(message["package"]), float(message["limit"])
+    modules: list[list[str]] = message["modules"]
+    units = [str(name) for name in message.get("units") or ()][:UNITS_LIMIT]
+    is_home = bool(message.get("is_package_venv"))
+
+    def work(channel: Channel) -> None:
+        ground = Ground(venv, package)
+        if ground.problem is not None:
+            return
+        for place, name in enumerate(units):
+            found = look(ground, name, modules, limit / (len(units) - place), is_home)
+            if found is not None:
+                channel.send(found)
+
+    def finish(outcome: Outcome) -> object:
+        checks = list(outcome.values)
+        if outcome.timed_out:
+            checks += [
+                check(f"service {name}", "unknown", outcome.error)
+                for name in units[len(checks) : len(checks) + 1]
+            ]
+        elif outcome.error:
+            raise RuntimeError(outcome.error)
+        return {"checks": checks, "facts": {}}
+
+    return Job(work, limit + SPARE, finish, key=f"service {venv}")
+
+
+def look(
+    ground: Ground, name: str, modules: list[list[str]], limit: float, is_home: bool
+) -> dict[str, Any] | None:
+    """The check of one unit; None when it has nothing to do with this environment."""
+    title = f"service {name}"
+    start = read_start(name)
+    command = redact_text(" ".join(start.command.split()))
+    if not start.interpreter:
+        if not is_home or not start.is_python:
+            return None
+        return check(title, "unknown", f"can't tell which Python it starts: {start.problem}", [command])
+    evidence = [f"starts {command}", f"as {start.user or '?'} in {start.folder}"]
+    evidence += [f"process {start.pid} since {when(start.started)}"] if start.started else []
+    if os.path.realpath(start.prefix) != os.path.realpath(ground.folder):
+        # A unit may have a Python of its own for something else.
+        if is_home and ground.package in f"{name} {start.command}":
+            return check(title, "fail", f"starts {start.prefix}, not this one ({ground.folder})", evidence)
+        return None
+    evidence += [
+        redact_text(f"{key}={start.environment[key]}")
+        for key in sorted(start.environment)
+        if TELLING.search(key)
+    ]
+    old = _is_old(ground, start, evidence)
+    state, detail = _ask(ground, start, modules, limit, evidence)
+    if old and state != "fail":
+        state, detail = "fail", f"running the old package, restart needed: {old}"
+    elif old:
+        detail += f"; and it runs the old package, {old}"
+    return check(title, state, detail, evidence)
+
+
+def _is_old(ground: Ground, start: Start, evidence: list[str]) -> str:
+    """Why what runs is not what lies there; empty when nothing shows that."""
+    tree = tree_of(ground)
+    if not start.pid or tree is None:
+        return ""
+    gone = _deleted(start.pid, ground.where)
+    evidence += [f"mapped, and deleted since: {path}" for path in gone]
+    newest = newest_change(ground, tree)
+    if start.started is not None and newest > start.started + MARGIN:
+        return f"started {when(start.started)}, tree changed {when(newest)}"
+    return f"it has {gone[0]} open, which was replaced" if gone else ""
+
+
+def _deleted(pid: int, where: str) -> list[str]:
+    """Files of the tree that a process has mapped and that are there no more under their name."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            lines = os.fsdecode(file.read(MAPS_LIMIT)).split("\n")
+    except OSError:
+        return []
+    paths = {line.partition("/")[2] for line in lines if line.endswith(" (deleted)")}
+    roots = tuple(f"{root}/" for root in (where, os.path.realpath(where)))
+    return sorted(f"/{path[: -len(' (deleted)')]}" for path in paths if f"/{path}".startswith(roots))
+
+
+def _ask(
+    ground: Ground, start: Start, modules: list[list[str]], limit: float, evidence: list[str]
+) -> tuple[str, str]:
+    """State and line of find_spec as the unit would ask it."""
+    if start.problem:
+        return "unknown", f"can't be asked as the unit: {start.problem}"
+    identity = start.identity
+    if identity is None:
+        return "unknown", "can't tell which user and groups it runs as"
+    if os.geteuid() not in (0, identity.uid):
+        return "unknown", f"runs as {start.user}, which this login may not become"
+    prepare = _preparation(start)
+    reply = ask(
+        start.interpreter,
+        ground.package,
+        modules,
+        limit,
+        start.environment,
+        prepare,
+        start.options,
+        _first(start),
+    )
+    evidence += proof(reply, start.folder)
+    if reply.ended.problem.startswith(NO_VIEW):
+        return "unknown", f"can't be asked as the unit: {reply.ended.problem}"
+    python_path = start.environment.get("PYTHONPATH", "")
+    state, detail = judge(reply, ground, modules, limit, start.folder, python_path)
+    if state == "pass":
+        return state, f"same origin: {detail}"
+    return state, f"as {start.user}: {detail}" if start.user else detail
+
+
+def _first(start: Start) -> str | None:
+    """What stands first on the search path instead of the working directory: the folder of a script."""
+    return os.path.dirname(os.path.realpath(start.script)) if start.script else None
+
+
+def _preparation(start: Start) -> Callable[[], None]:
+    """What makes a new process see and be what the unit's is: files, user, working directory."""
+    identity = start.identity
+    assert identity is not None
+    has_own_view = _has_own_view(start)
+
+    def prepare() -> None:
+        if has_own_view:
+            _enter(start.pid)
+        if os.geteuid() == 0 and identity.uid != 0:
+            os.setgroups(identity.groups)
+            os.setresgid(identity.gid, identity.gid, identity.gid)
+            os.setresuid(identity.uid, identity.uid, identity.uid)
+        os.chdir(start.folder)
+
+    return prepare
+
+
+def _has_own_view(start: Start) -> bool:
+    """Whether a running unit sees other mounts than we do."""
+    if not start.pid:
+        return False
+    try:
+        return os.readlink(f"/proc/{start.pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
+    except OSError:
+        return False
+
+
+def _enter(pid: int) -> None:
+    """setns(2): PrivateTmp=, ProtectHome= and their like give a service mounts of its own."""
+    import ctypes
+
+    view = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(view, _CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), NO_VIEW)
+    os.close(view)

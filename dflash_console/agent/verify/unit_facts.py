@@ -1,0 +1,304 @@
+"""How a unit starts its Python: interpreter, command line, user, working directory and environment.
+
+Of a running unit the process itself tells; of another one systemd's properties. Blocks; for a child.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..procs import read_process
+from ..regular import read_regular
+from ..units.command import is_python, parse_environment
+from ..units.inspector import inspect_unit
+from ..units.text import PROPERTIES, parse_show, split_command, system_name
+from ..venvs.interpreter import prefix_of
+from .envfile import parse_environment_file
+
+__all__ = ["Identity", "Start", "read_start"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+USER = "user:"
+SYSTEMCTL_LIMIT = 5.0
+"""Seconds for one question to systemd."""
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+MORE = (
+    "User",
+    "Group",
+    "SupplementaryGroups",
+    "WorkingDirectory",
+    "DynamicUser",
+    "RootDirectory",
+    "RootImage",
+)
+SYSTEMDS = ("NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", "WATCHDOG_USEC")
+"""What systemd gives a service for speaking to it; nobody else may."""
+NOT_THERE = "is not there"
+VALUE_OPTIONS = frozenset("WXcm")
+
+
+class Identity:
+    """Who a process runs as."""
+
+    def __init__(self, uid: int, gid: int, groups: list[int]) -> None:
+        self.uid, self.gid, self.groups = uid, gid, groups
+
+
+class Start:
+    """How a unit starts its Python. `problem` says why that can't be told, and the rest is as far as it is."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.problem = ""
+        self.is_python = True
+        """False when it surely starts none."""
+        self.command = ""
+        self.interpreter = ""
+        self.options: list[str] = []
+        """Of the interpreter, such as `-I`."""
+        self.script = ""
+        """The script's path when it starts one; its folder comes first on the search path, not the working
+        directory."""
+        self.folder = "/"
+        """The working directory."""
+        self.user = ""
+        self.identity: Identity | None = None
+        self.environment: dict[str, str] = {}
+        self.pid = 0
+        """Of the Python of a running unit."""
+        self.started: float | None = None
+
+    @property
+    def prefix(self) -> str:
+        """The environment, or the Python's own prefix; empty when the interpreter is hidden."""
+        return prefix_of(self.interpreter) if self.interpreter else ""
+
+
+def read_start(name: str) -> Start:
+    """How a unit (`user:NAME` of the login's own manager) starts, as far as it can be told."""
+    start = Start(name)
+    is_user = name.startswith(USER)
+    text, problem = _systemctl(
+        is_user, ",".join([*PROPERTIES, *MORE]), system_name(name[len(USER) :] if is_user else name)
+    )
+    block = next(iter(parse_show(text)), None)
+    if block is None or block.get("LoadState") == "not-found":
+        start.problem = problem or "systemd knows no such unit"
+        return start
+    program, start.command = split_command(block.get("ExecStart", ""))
+    facts = inspect_unit(block)
+    interpreter = facts.get("interpreter")
+    if isinstance(interpreter, str):
+        start.interpreter = interpreter
+    elif isinstance(interpreter, dict):
+        start.problem = interpreter["detail"]
+        start.is_python = interpreter["missing"] not in ("unsupported",) and bool(program)
+    main = block.get("MainPID", "0")
+    process = _python_below(int(main)) if main.isdigit() and main != "0" else None
+    if process is not None and start.interpreter:
+        _take_process(start, process)
+    elif start.interpreter:
+        _take_properties(start, block, program, is_user)
+    return start
+
+
+# ---- a running unit
+
+
+def _python_below(pid: int) -> dict[str, Any] | None:
+    """The process if it is a Python, else the first one among what it started."""
+    waiting = [pid]
+    for _ in range(64):
+        if not waiting:
+            break
+        number = waiting.pop(0)
+        process = read_process(number)
+        if process and (is_python(process["exe"] or "") or is_python("".join(process["argv"][:1]))):
+            return process
+        try:
+            with open(f"/proc/{number}/task/{number}/children", encoding="ascii") as file:
+                waiting += map(int, file.read().split())
+        except OSError:
+            continue
+    return None
+
+
+def _take_process(start: Start, process: dict[str, Any]) -> None:
+    start.pid = process["pid"]
+    started, argv, folder = process["started"], process["argv"], f"/proc/{start.pid}"
+    start.started = started if isinstance(started, float) else None
+    start.command = " ".join(argv) or start.command
+    start.user = str(process["user"])
+    _take_words(start, argv)
+    try:
+        start.folder = os.readlink(f"{folder}/cwd")
+        with open(f"{folder}/environ", "rb") as file:
+            pairs = (item.partition("=") for item in os.fsdecode(file.read(1 << 20)).split("\0"))
+            start.environment = {name: value for name, equals, value in pairs if equals}
+        if os.readlink(f"{folder}/root") != "/":
+            start.problem = "it runs in a root directory of its own"
+        with open(f"{folder}/status", encoding="utf-8", errors="replace") as file:
+            start.identity = _identity_of(file.read())
+    except OSError as error:
+        start.problem = f"process {start.pid} of {start.user} can't be looked into: {error.strerror}"
+    for name in SYSTEMDS:
+        start.environment.pop(name, None)
+
+
+def _identity_of(status: str) -> Identity | None:
+    """By the text of /proc/PID/status: effective ids, which are second of four."""
+    lines = {key: rest.split() for key, _, rest in (line.partition(":") for line in status.split("\n"))}
+    try:
+        return Identity(
+            int(lines["Uid"][1]), int(lines["Gid"][1]), [int(word) for word in lines.get("Groups", [])]
+        )
+    except (KeyError, IndexError, ValueError):
+        return None
+
+
+def _take_words(start: Start, words: list[str]) -> None:
+    """The interpreter's options and its script, from a command line that begins with the interpreter."""
+    rest = list(words[1:])
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        if word.startswith("--"):
+            if word == "--check-hash-based-pycs" and rest:
+                rest.pop(0)
+            continue
+        letter = next((char for char in word[1:] if char in VALUE_OPTIONS), "")
+        flags = word[1:].partition(letter)[0] if letter else word[1:]
+        start.options += [f"-{flag}" for flag in flags if flag in "IPEsS"]
+        if letter in ("c", "m"):
+            return
+        if letter and word.endswith(letter) and rest:
+            value = rest.pop(0)
+            start.options += ["-X", value] if letter == "X" else []
+        elif letter == "X":
+            start.options.append(word)
+    if rest and rest[0] != "-":
+        start.script = os.path.join(start.folder, rest[0])
+
+
+# ---- a unit that does not run
+
+
+def _take_properties(start: Start, block: dict[str, str], program: str, is_user: bool) -> None:
+    import pwd
+
+    words = start.command.split()
+    at = next((index for index, word in enumerate(words) if is_python(word)), None)
+    user = block.get("User", "") if not is_user else ""
+    try:
+        account = _account(user) if user else pwd.getpwuid(os.geteuid() if is_user else 0)
+    except KeyError:
+        start.problem = f"there is no user {user}"
+        return
+    start.user = account.pw_name
+    start.identity = _identity(account, block)
+    start.folder = _folder(block.get("WorkingDirectory", ""), account.pw_dir, is_user)
+    if block.get("DynamicUser") == "yes":
+        start.problem = "its user is made when it starts (DynamicUser)"
+    elif block.get("RootDirectory") or block.get("RootImage"):
+        start.problem = "it runs in a root directory of its own"
+    if at is not None:
+        _take_words(start, words[at:])
+    elif program != start.interpreter and os.path.basename(program) not in ("bash", "sh"):
+        start.script = program
+    start.environment = {"PATH": SYSTEM_PATH}
+    if is_user:
+        text, _ = _systemctl(True, "", "", "show-environment")
+        start.environment.update(parse_environment_file(text))
+    if user or is_user:
+        start.environment.update(HOME=account.pw_dir, USER=account.pw_name, LOGNAME=account.pw_name)
+    start.environment.update(parse_environment(block.get("Environment", "")))
+    _add_files(start, is_user)
+
+
+def _account(user: str) -> Any:
+    import pwd
+
+    return pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
+
+
+def _identity(account: Any, block: dict[str, str]) -> Identity | None:
+    import grp
+
+    gid = account.pw_gid
+    try:
+        named = block.get("Group", "")
+        if named:
+            gid = int(named) if named.isdigit() else grp.getgrnam(named).gr_gid
+        more = block.get("SupplementaryGroups", "").split()
+        groups = [int(name) if name.isdigit() else grp.getgrnam(name).gr_gid for name in more]
+    except KeyError:
+        return None
+    return Identity(account.pw_uid, gid, [*os.getgrouplist(account.pw_name, gid), *groups])
+
+
+def _folder(told: str, home: str, is_user: bool) -> str:
+    """WorkingDirectory= as `systemctl show` says it: `~` for the home, `!` or `-` before one that may be missing."""
+    path = told.lstrip("!-")
+    if path == "~":
+        return home
+    if path:
+        return path if os.path.isdir(path) or path == told else "/"
+    return home if is_user else "/"
+
+
+def _add_files(start: Start, is_user: bool) -> None:
+    """The EnvironmentFiles, in order; each comes as `PATH (ignore_errors=yes)`."""
+    import glob
+
+    name = system_name(start.name[len(USER) :] if is_user else start.name)
+    text, _ = _systemctl(is_user, "EnvironmentFiles", name)
+    for line in text.split("\n"):
+        told, _, flags = line.partition("=")[2].rpartition(" (ignore_errors=")
+        if not told.startswith("/"):
+            continue
+        for path in sorted(glob.glob(told)) or [told]:
+            problem = _add_file(start, path)
+            if problem and not (problem == NOT_THERE and flags.startswith("yes")):
+                start.problem = f"its EnvironmentFile {path} {problem}"
+
+
+def _add_file(start: Start, path: str) -> str:
+    """Why an EnvironmentFile gives nothing; empty when it does."""
+    try:
+        data = read_regular(path, 1 << 20)
+    except FileNotFoundError:
+        return NOT_THERE
+    except OSError as error:
+        return f"can't be read: {error.strerror}"
+    start.environment.update(parse_environment_file(os.fsdecode(data)))
+    return ""
+
+
+def _systemctl(is_user: bool, properties: str, name: str, verb: str = "show") -> tuple[str, str]:
+    """What systemctl prints, and why it prints nothing."""
+    import subprocess
+
+    runtime = f"/run/user/{os.geteuid()}"
+    environment = {**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0"}
+    environment["PATH"] = f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}".strip(":")
+    if is_user:
+        environment.update(XDG_RUNTIME_DIR=runtime, DBUS_SESSION_BUS_ADDRESS=f"unix:path={runtime}/bus")
+    argv = ["systemctl", *(["--user"] if is_user else []), verb, "--no-pager"]
+    argv += ["-p", properties, "--", name] if verb == "show" else []
+    try:
+        done = subprocess.run(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SYSTEMCTL_LIMIT,
+            check=False,
+        )
+    except FileNotFoundError:
+        return "", "systemctl is not installed"
+    except subprocess.TimeoutExpired:
+        return "", f"systemctl does not answer within {SYSTEMCTL_LIMIT:g} s"
+    words = " ".join(done.stderr.decode("utf-8", "replace").split())
+    return os.fsdecode(done.stdout), words if done.returncode else ""

@@ -1,0 +1,157 @@
+"""`verify`: proves the package on every host side by side, then an answer and no link left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from dflash_console.cli.status import PACE, as_answered, chosen, is_settled
+from dflash_console.cli.streams import complain, emit
+from dflash_console.cli.verify_text import progress, verify_text
+from dflash_console.config import Config
+from dflash_console.fleet import Fleet, HostView
+from dflash_console.operations.orders import environments, needed_sections, order
+from dflash_console.operations.verify import prove
+from dflash_console.verdict import Check, Verdict
+
+__all__ = ["exit_code", "run_verify", "verify", "verify_json"]
+
+REACH = 20.0
+"""Seconds until a host that was not reached, or has not told what is there, is given up."""
+NOT_REACHED = "link"
+"""The check of a host that could not be asked."""
+
+Told = Callable[[Verdict], None]
+
+
+def run_verify(
+    config: Config, names: Sequence[str], *, venv: str | None, is_deep: bool, as_json: bool
+) -> int:
+    """Prints the verdicts on these hosts, or on all; gives back the exit code. Raises ConfigError."""
+    hosts = chosen(config, names)
+    verdicts = asyncio.run(verify(config, tuple(hosts.hosts), venv=venv, is_deep=is_deep, told=_tell))
+    if as_json:
+        emit(verify_json(verdicts) + b"\n")
+    else:
+        from dflash_console.cli.status_text import terminal
+
+        emit(verify_text(verdicts, terminal()).encode(errors="replace"))
+    return exit_code(verdicts)
+
+
+async def verify(
+    config: Config,
+    names: Sequence[str],
+    *,
+    venv: str | None,
+    is_deep: bool,
+    told: Told = lambda verdict: None,
+    fleet: Fleet | None = None,
+) -> list[Verdict]:
+    """The verdicts, in the config's order; `told` gets each as it is complete."""
+    fleet = fleet or Fleet(_with_sources(config, names) if is_deep else _only(config, names), pace=PACE)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(fleet.run())
+        asked = [
+            tasks.create_task(_on_host(fleet, config, name, venv, is_deep=is_deep, told=told))
+            for name in names
+        ]
+        await asyncio.wait(asked)
+        running.cancel()
+    return [verdict for task in asked for verdict in task.result()]
+
+
+async def _on_host(
+    fleet: Fleet, config: Config, name: str, venv: str | None, *, is_deep: bool, told: Told
+) -> list[Verdict]:
+    view = await _reached(fleet, name, venv, is_deep=is_deep)
+    if view.link.state not in ("up", "stale"):
+        return [_unasked(name, venv, NOT_REACHED, view.link.detail or view.link.state, told)]
+    chosen_venvs = (venv,) if venv is not None else environments(view)
+    if not chosen_venvs:
+        why = view.notes.get("venvs", "no environment is there: name one with --venv or in the config")
+        return [_unasked(name, None, "python", why, told)]
+    views = fleet.views()
+    orders = [order(view, config, path, views, is_deep=is_deep) for path in dict.fromkeys(chosen_venvs)]
+    async with asyncio.TaskGroup() as tasks:
+        proofs = [tasks.create_task(prove(fleet, one, _when_complete(told))) for one in orders]
+    return [proof.result() for proof in proofs]
+
+
+async def _reached(fleet: Fleet, name: str, venv: str | None, *, is_deep: bool) -> HostView:
+    """The host once it has told all that its verification needs, or failed for good."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        async with asyncio.timeout(REACH):
+            while True:
+                view = _view(fleet, name)
+                needed = needed_sections(view.config, venv, is_deep=is_deep)
+                is_up = view.link.state in ("up", "stale")
+                if (is_up and not (view.unread & needed) - view.notes.keys()) or (
+                    not is_up and is_settled(view, loop.time() - began)
+                ):
+                    return view
+                await fleet.changed()
+    except TimeoutError:
+        return as_answered(_view(fleet, name), REACH)
+
+
+def _view(fleet: Fleet, name: str) -> HostView:
+    return next(view for view in fleet.views() if view.config.name == name)
+
+
+def _only(config: Config, names: Iterable[str]) -> Config:
+    return msgspec.structs.replace(config, hosts={name: config.hosts[name] for name in names})
+
+
+def _with_sources(config: Config, names: Sequence[str]) -> Config:
+    """The hosts asked for, and those whose package theirs may be a copy of."""
+    return _only(
+        config, [name for name, host in config.hosts.items() if name in names or host.role == "source"]
+    )
+
+
+def _unasked(name: str, venv: str | None, check: str, why: str, told: Told) -> Verdict:
+    verdict = Verdict(name, venv or "", (Check(check, "unknown" if check == NOT_REACHED else "fail", why),))
+    told(verdict)
+    return verdict
+
+
+def _when_complete(told: Told) -> Told:
+    return lambda verdict: None if verdict.waiting else told(verdict)
+
+
+def _tell(verdict: Verdict) -> None:
+    complain(progress(verdict))
+
+
+def verify_json(verdicts: Iterable[Verdict]) -> bytes:
+    """`{"results": [...]}` in UTF-8, with the evidence that the screen has."""
+    return msgspec.json.encode(
+        {
+            "results": [
+                {
+                    "host": verdict.host,
+                    "venv": verdict.venv or None,
+                    "ready": verdict.is_ready,
+                    "checks": verdict.checks,
+                    "deep": verdict.is_deep,
+                }
+                for verdict in verdicts
+            ]
+        }
+    )
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """3 when a host could not be reached, else 1 when an environment is not ready, else 0."""
+    code = 0
+    for verdict in verdicts:
+        if any(check.name == NOT_REACHED for check in verdict.checks):
+            return 3
+        if not verdict.is_ready:
+            code = 1
+    return code
