@@ -10,6 +10,7 @@ ConsoleError
     ├── HostKeyChanged     the host shows another key than the known one
     ├── NoPython           the host has no Python 3.8 or newer
     └── AgentFailed        Python started and the agent did not, or it broke the protocol
+        └── BootHangs      the login shell or Python did not get as far as the agent in time
 
 A message says what happened, to what, why if known, and what to do next.
 """
@@ -22,6 +23,7 @@ from dflash_console.model import LinkState
 
 __all__ = [
     "AgentFailed",
+    "BootHangs",
     "ConfigError",
     "ConsoleError",
     "HostKeyChanged",
@@ -92,3 +94,12 @@ class AgentFailed(LinkError):
     """Python started and the agent did not, or it broke the protocol."""
 
     state = "agent_failed"
+
+
+class BootHangs(AgentFailed):
+    """The login shell or Python did not get as far as the agent in time.
+
+    What hangs in a login file can't be ended from here, so that every further try may leave one more of it.
+    """
+
+    is_lasting = True

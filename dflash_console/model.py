@@ -1,21 +1,41 @@
 """The vocabulary of the console, and its wire format.
 
-The agent's JSON decodes straight into these frozen structs. Sizes are bytes, temperatures Celsius, power watts,
-shares percent, durations seconds; points in time are seconds since 1970 (UTC) of the clock that the docstring names.
+The agent's JSON decodes straight into these frozen structs, and nothing beyond their bounds does. Sizes are
+bytes, temperatures Celsius, power watts, shares percent, durations seconds; points in time are seconds since 1970
+(UTC) of the clock that the docstring names.
 """
 
 from __future__ import annotations
 
 from abc import ABCMeta
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
+
+from dflash_console.bounds import (
+    MOST_GPUS,
+    MOST_ITEMS,
+    MOST_NAMES,
+    MOST_PROCESSES,
+    Bytes,
+    Celsius,
+    Count,
+    Index,
+    Load,
+    Percent,
+    Pid,
+    Port,
+    Seconds,
+    Time,
+    Watts,
+)
 
 # gc=False throughout: none of these can be part of a cycle, and a fleet holds a hundred thousand of them.
 
 __all__ = [
     "PROTOCOL",
+    "SECTIONS",
     "Answer",
     "Filesystem",
     "Finding",
@@ -36,6 +56,7 @@ __all__ = [
     "Reason",
     "Role",
     "Sample",
+    "Section",
     "Snapshot",
     "Unit",
     "Venv",
@@ -64,6 +85,9 @@ LinkState = Literal[
     "no_python",
     "agent_failed",
 ]
+Section = Literal["host", "gpu", "venvs", "units", "paths"]
+"""The sections of a snapshot, by their names in `Sample`."""
+SECTIONS: tuple[Section, ...] = get_args(Section)
 Health = Literal["ok", "attention", "lost", "reset_required", "hung", "unreadable"]
 """`attention`: usable, but the driver asks for something (recovery action, row remap, uncorrected ECC errors)."""
 
@@ -77,8 +101,6 @@ class Missing(msgspec.Struct, frozen=True, gc=False):
 
 
 Text: TypeAlias = str | Missing
-Int: TypeAlias = int | Missing
-Number: TypeAlias = float | Missing
 Bool: TypeAlias = bool | Missing
 
 
@@ -93,10 +115,10 @@ def is_missing(value: object) -> bool:
 class GpuProcess(msgspec.Struct, frozen=True, gc=False):
     """A process that holds memory on a GPU. Its identity is (pid, started, the GPU's UUID)."""
 
-    pid: int
-    memory: Int
+    pid: Pid
+    memory: Bytes | Missing
     kind: Literal["compute", "graphics"] = "compute"
-    started: Number = Missing("not_found")
+    started: Time | Missing = Missing("not_found")
     """The host's clock."""
     user: Text = Missing("not_found")
     command: Text = Missing("not_found")
@@ -110,44 +132,44 @@ class GpuProcess(msgspec.Struct, frozen=True, gc=False):
 class Gpu(msgspec.Struct, frozen=True, gc=False):
     """One GPU as the driver tells it. A GPU that was seen once keeps its row, whatever befalls it."""
 
-    index: int
+    index: Index
     """NVML's index, which is PCI order; CUDA's order differs unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
     uuid: Text
     bus: Text
     """As sysfs writes it: `0000:c9:00.0`."""
     name: Text
-    utilization: Int
-    memory_used: Int
+    utilization: Percent | Missing
+    memory_used: Bytes | Missing
     """Without what the driver reserves, where the driver tells the two apart."""
-    memory_total: Int
-    temperature: Int
-    power: Number
-    power_limit: Number
+    memory_total: Bytes | Missing
+    temperature: Celsius | Missing
+    power: Watts | Missing
+    power_limit: Watts | Missing
     health: Health
     health_detail: str = ""
     """Why `health` is not ok, worst first, with the driver's own words."""
-    processes: list[GpuProcess] | Missing = Missing("not_found")
-    hidden_memory: int = 0
+    processes: Annotated[list[GpuProcess], Meta(max_length=MOST_PROCESSES)] | Missing = Missing("not_found")
+    hidden_memory: Bytes = 0
     """Bytes in use that no visible process accounts for while the process list is empty (other PID namespace)."""
-    memory_reserved: Int = Missing("unsupported")
-    power_limit_default: Number = Missing("unsupported")
-    slowdowns: list[str] | Missing = Missing("unsupported")
+    memory_reserved: Bytes | Missing = Missing("unsupported")
+    power_limit_default: Watts | Missing = Missing("unsupported")
+    slowdowns: Annotated[list[str], Meta(max_length=MOST_NAMES)] | Missing = Missing("unsupported")
     """The active clocks event reasons by name, such as `sw_power_cap` or `hw_thermal_slowdown`; not `gpu_idle`."""
-    pcie_width: Int = Missing("unsupported")
-    pcie_width_max: Int = Missing("unsupported")
-    pcie_generation: Int = Missing("unsupported")
-    pcie_generation_max: Int = Missing("unsupported")
-    ecc_corrected: Int = Missing("unsupported")
+    pcie_width: Count | Missing = Missing("unsupported")
+    pcie_width_max: Count | Missing = Missing("unsupported")
+    pcie_generation: Count | Missing = Missing("unsupported")
+    pcie_generation_max: Count | Missing = Missing("unsupported")
+    ecc_corrected: Count | Missing = Missing("unsupported")
     """Volatile count: since the driver was loaded."""
-    ecc_uncorrected: Int = Missing("unsupported")
+    ecc_uncorrected: Count | Missing = Missing("unsupported")
     remap_pending: Bool = Missing("unsupported")
     remap_failed: Bool = Missing("unsupported")
     recovery_action: Text = Missing("unsupported")
     """NVML field 230 by name: none, reset, reboot, drain_p2p, drain_and_reset, ...; an unknown one is `action N`."""
     persistence: Bool = Missing("unsupported")
     mig: Bool = Missing("unsupported")
-    pstate: Int = Missing("unsupported")
-    good_at: float | None = None
+    pstate: Count | Missing = Missing("unsupported")
+    good_at: Time | None = None
     """The host's clock at the last sample in which the driver answered for this GPU; None if it never did."""
 
 
@@ -162,7 +184,7 @@ def gpu_key(gpu: Gpu) -> str:
 class GpuReport(msgspec.Struct, frozen=True, gc=False):
     """All GPUs of a host, and what stands between them and us."""
 
-    gpus: list[Gpu]
+    gpus: Annotated[list[Gpu], Meta(max_length=MOST_GPUS)]
     source: Literal["nvml", "nvidia-smi", "none"]
     driver: Text
     """The kernel module's version from /proc/driver/nvidia/version, else what NVML says."""
@@ -170,13 +192,13 @@ class GpuReport(msgspec.Struct, frozen=True, gc=False):
     """NVML's own version; another than `driver` is the driver/library mismatch."""
     cuda: Text = Missing("not_found")
     """The newest CUDA that the driver supports, such as `13.0`."""
-    kernel_count: Int = Missing("not_found")
+    kernel_count: Count | Missing = Missing("not_found")
     """NVIDIA display controllers on the PCI bus, also those that NVML does not list. Those bound to vfio-pci
     belong to a virtual machine and are counted in `passed_through`, not here."""
-    passed_through: int = 0
+    passed_through: Count = 0
     trouble: Missing | None = None
     """Why the driver as a whole does not answer (no driver, mismatch, hung); None when it does."""
-    read_at: float | None = None
+    read_at: Time | None = None
     """The host's clock when the values were read; older than the sample while the driver hangs."""
 
 
@@ -199,7 +221,7 @@ class Package(msgspec.Struct, frozen=True, gc=False):
     """Of the dist-info beside it; another than `version` says that the tree was copied."""
     nested: bool
     """The tree holds a second copy of itself (`sglang/sglang/__init__.py`): what `scp -r` onto a folder does."""
-    modules: dict[str, Origin]
+    modules: Annotated[dict[str, Origin], Meta(max_length=MOST_NAMES)]
     """Each configured module, by the name of the alternative that is there: its origin, or None when none is.
     Missing when the file is there and can't serve (zero bytes, unreadable)."""
     editable_from: str | None = None
@@ -216,7 +238,7 @@ class Venv(msgspec.Struct, frozen=True, gc=False):
     """Why it is listed: named in the config, found in a usual place, or the interpreter of a watched unit."""
     python: Text
     """`3.12.3`; Missing(not_found) when the venv is not there."""
-    packages: dict[str, str]
+    packages: Annotated[dict[str, str], Meta(max_length=MOST_NAMES)]
     """Distribution name to version, from metadata; only those of `WatchSpec.distributions` that are there."""
     package: PackageCell
     torch_build: Text = Missing("not_found")
@@ -235,10 +257,10 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     active: Text
     sub: Text
     result: Text
-    restarts: Int
+    restarts: Count | Missing
     """Automatic restarts (NRestarts) since the unit was last started by hand."""
-    main_pid: int | None
-    since: float | None
+    main_pid: Pid | None
+    since: Time | None
     """The host's clock at the last change of state."""
     description: str = ""
     exit_status: str = ""
@@ -257,11 +279,11 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     interpreter: Text = Missing("not_found")
     """The Python that the unit really starts; Missing with the reason when it is hidden behind a shell."""
     venv: str | None = None
-    port: Int = Missing("not_found")
+    port: Port | Missing = Missing("not_found")
     listening: bool | None = None
     """Whether a process of the unit listens on `port`; None when that can't be told."""
-    memory: Int = Missing("not_found")
-    tasks: Int = Missing("not_found")
+    memory: Bytes | Missing = Missing("not_found")
+    tasks: Count | Missing = Missing("not_found")
     problem: str = ""
     """Why the unit can't be read or loaded, in systemd's words."""
 
@@ -271,8 +293,8 @@ class Filesystem(msgspec.Struct, frozen=True, gc=False):
 
     mount: str
     kind: str
-    total: int
-    free: int
+    total: Bytes
+    free: Bytes
     """For an ordinary user, without the blocks reserved for root."""
 
 
@@ -281,9 +303,9 @@ class PathInfo(msgspec.Struct, frozen=True, gc=False):
 
     path: str
     kind: Literal["folder", "file", "other"] | Missing
-    size: Int
+    size: Bytes | Missing
     """Of a file; of a folder, the files directly in it. In bytes."""
-    entries: Int = Missing("unsupported")
+    entries: Count | Missing = Missing("unsupported")
     """Entries directly in a folder."""
     filesystem: FilesystemCell = Missing("not_found")
     """Of the nearest parent that is there."""
@@ -294,11 +316,11 @@ class HostInfo(msgspec.Struct, frozen=True, gc=False):
 
     hostname: str
     boot_id: str
-    uptime: float
-    load: tuple[float, float, float]
-    cpus: int
-    memory_total: int
-    memory_available: int
+    uptime: Seconds
+    load: tuple[Load, Load, Load]
+    cpus: Count
+    memory_total: Bytes
+    memory_available: Bytes
     root: FilesystemCell
     shm: FilesystemCell
     """/dev/shm."""
@@ -344,7 +366,11 @@ def decode_cell(kind: type, value: object) -> object:
     struct = {"PackageCell": Package, "FilesystemCell": Filesystem}.get(kind.__name__)
     if struct is None:
         raise NotImplementedError(kind)
-    return msgspec.convert(value, Missing if isinstance(value, dict) and "missing" in value else struct)
+    try:
+        return msgspec.convert(value, Missing if isinstance(value, dict) and "missing" in value else struct)
+    except msgspec.ValidationError as error:
+        # Only to another error does msgspec add where in the message the cell stands.
+        raise ValueError(str(error)) from None
 
 
 # ---- what travels: console to agent
@@ -371,27 +397,27 @@ class WatchSpec(msgspec.Struct, frozen=True, gc=False, tag_field="do", tag="watc
 class Hello(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="hello"):
     """The agent's first frame."""
 
-    protocol: int
+    protocol: Count
     python: str
-    pid: int
+    pid: Pid
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="sample"):
     """What changed since the last sample; the first one of each section is whole. A section that is not there is as
     it was. Sections arrive as soon as each is known: the first samples lack the slow ones."""
 
-    at: float
+    at: Time
     host: HostInfo | UnsetType = UNSET
     gpu: GpuReport | UnsetType = UNSET
-    venvs: list[Venv] | UnsetType = UNSET
-    units: list[Unit] | UnsetType = UNSET
-    paths: list[PathInfo] | UnsetType = UNSET
+    venvs: Annotated[list[Venv], Meta(max_length=MOST_ITEMS)] | UnsetType = UNSET
+    units: Annotated[list[Unit], Meta(max_length=MOST_ITEMS)] | UnsetType = UNSET
+    paths: Annotated[list[PathInfo], Meta(max_length=MOST_ITEMS)] | UnsetType = UNSET
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="answer"):
     """The answer to a request, by its number; exactly one of `ok` and `error` is set."""
 
-    id: int
+    id: Count
     ok: msgspec.Raw = msgspec.Raw(b"null")
     error: str | None = None
 
@@ -399,7 +425,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="answe
 class Note(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="note"):
     """A fault inside the agent that does not end it: one section could not be read, with the reason."""
 
-    section: str
+    section: Section
     text: str
 
 
@@ -415,7 +441,7 @@ class LinkStatus(msgspec.Struct, frozen=True, gc=False):
     state: LinkState
     detail: str = ""
     """What happened and what to do about it; empty while all is well."""
-    latency_ms: Number = Missing("not_found", "not connected")
+    latency_ms: float | Missing = Missing("not_found", "not connected")
     """Round trip of the last heartbeat."""
     since: float = 0.0
     """The console's clock."""

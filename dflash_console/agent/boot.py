@@ -6,8 +6,10 @@ here may need more than the standard library, and nothing is ever written to the
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
+import signal
 import sys
 import zlib
 from importlib.machinery import ModuleSpec
@@ -34,6 +36,10 @@ class Finder:
 
     def __init__(self, modules: dict[str, str]) -> None:
         self._modules = modules
+
+    def add(self, modules: dict[str, str]) -> None:
+        """Take more modules, in the same form."""
+        self._modules.update(modules)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """As sys.meta_path wants it."""
@@ -89,12 +95,30 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
     traceback.print_exception(kind, error, trace)
 
 
+def _dismiss(guard: int) -> None:
+    """End the process that kills a boot which takes too long: from here on the agent minds its link itself."""
+    try:
+        if os.waitpid(guard, os.WNOHANG)[0] == 0:
+            os.kill(guard, signal.SIGKILL)
+            os.waitpid(guard, 0)
+    except ChildProcessError:
+        # A wrapper of the interpreter stands between. In our process group there is nobody but our own.
+        with contextlib.suppress(OSError):
+            if os.getpgid(guard) == os.getpgrp():
+                os.kill(guard, signal.SIGKILL)
+
+
 def start(token: str, options: dict[str, Any], modules: dict[str, str]) -> None:
-    """Say the token that ends whatever the login shell printed, and run the agent until its link ends."""
+    """Say the token that ends whatever the login shell printed, and run the agent until its link ends.
+
+    The interpreter's only argument is the pid of the boot's guard, if there is one.
+    """
     sys.meta_path.insert(0, Finder(modules))
     sys.excepthook = _show
     sys.stdout.write("\n" + token + "\n")
     sys.stdout.flush()
     from dflash_agent.main import main  # type: ignore[import-not-found]
 
+    for guard in sys.argv[1:]:
+        _dismiss(int(guard))
     sys.exit(main(**options))

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 OUTPUT_LIMIT = 8 << 20
 """Bytes that a child may leave unread or, in a one-shot, say in all; more is a fault and ends it."""
 ERRORS_LIMIT = 4096
+EXIT_LIMIT = 5.0
+"""Seconds that a child may take to end after it has closed its output: a large one on a busy machine is not gone at
+once."""
+RETURNED = b"\n"
+"""What a function's side says last, when all went well: its exit may come much later on a busy machine."""
 _PR_SET_PDEATHSIG = 1
 _prctl: Any = None
 
@@ -87,6 +92,8 @@ class Child:
         self._output = -1
         self._stderr = -1
         self._rest = b""
+        self.has_returned = False
+        """Whether the function has come to its end without an exception, by its own word."""
 
     @property
     def is_alive(self) -> bool:
@@ -108,7 +115,7 @@ class Child:
         if self.is_alive:
             raise RuntimeError(f"child {self.pid} is still there")
         self._close()
-        self.status, self.errors, self._rest = None, "", b""
+        self.status, self.errors, self._rest, self.has_returned = None, "", b"", False
         _load_prctl()
         ours: list[int] = []
         theirs: list[int] = []
@@ -177,6 +184,9 @@ class Child:
                 raise ValueError("a child's line is too long")
             return []
         *lines, self._rest = self._rest.split(b"\n")
+        if lines[-1] + b"\n" == RETURNED:
+            self.has_returned = True
+            lines.pop()
         return [json.loads(line) for line in lines]
 
     def kill(self) -> None:
@@ -237,6 +247,7 @@ def _become(work: Work, env: dict[str, str] | None, pipes: list[int], agent: int
             os.dup2(fd, number)
         os.closerange(5, 1024)
         work(Channel(3, 4))
+        os.write(4, RETURNED)
         status = 0
     except BaseException as error:  # noqa: BLE001 - the top of a process; the agent reads it in `errors`
         with contextlib.suppress(OSError):
@@ -284,7 +295,13 @@ class OneShot:
         self._child = Child()
         self._output = b""
         self._is_program = False
+        self._is_ending = False
         self._until: float | None = None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the child has said everything and only has to be gone: `tick` tells, there is nothing to read."""
+        return self._until is not None and self._is_ending
 
     @property
     def is_busy(self) -> bool:
@@ -306,6 +323,7 @@ class OneShot:
         if self.is_busy:
             return False
         self.values, self._output, self._is_program = [], b"", isinstance(work, list)
+        self._is_ending = False
         self._child.start(work, env)
         self._until = now + self.deadline
         return True
@@ -334,25 +352,37 @@ class OneShot:
         except ValueError as error:
             self._child.kill()
             return self._finish(f"broken output: {error}")
-        status = self._child.status
-        if status == 0:
+        if self._child.has_returned:
             return self._finish("")
-        if status is None:
-            self._child.kill()
-        words = self._child.errors.strip()
-        return self._finish(words if words else f"ended with status {status}")
+        if self._child.is_alive and (self._is_program or not self._child.errors):
+            self._is_ending = True
+            self._until = min(self._until, now + EXIT_LIMIT)
+            return None
+        return self._conclude()
 
     def tick(self, now: float) -> Outcome | None:
-        """Mind the deadline: the outcome once it has passed."""
-        if self._until is None or now < self._until:
+        """Mind the deadline: the outcome once it has passed, or once a child that has said everything is gone."""
+        if self._until is None:
+            return None
+        if self._is_ending and not self._child.is_alive:
+            return self._conclude()
+        if now < self._until:
             return None
         self._child.kill()
+        if self._is_ending:
+            return self._finish("closed its output and did not end")
         return self._finish(f"no answer within {self.deadline:g} s", timed_out=True)
 
     def close(self) -> None:
         """Kill the child, if any."""
         self._until = None
         self._child.kill()
+
+    def _conclude(self) -> Outcome:
+        status, words = self._child.status, self._child.errors.strip()
+        if status is None:
+            self._child.kill()
+        return self._finish("" if status == 0 else words or f"ended with status {status}")
 
     def _finish(self, error: str, timed_out: bool = False) -> Outcome:
         self._until = None

@@ -8,6 +8,7 @@ import time
 
 from .mounts import filesystem, read_mounts
 from .procs import boot_id
+from .regular import read_regular
 from .section import Section
 
 __all__ = ["HostSection", "system_name"]
@@ -21,6 +22,7 @@ QUICK = 1.9
 """Seconds between two looks at load, memory and uptime."""
 SLOW = 9.9
 """Seconds between two looks at all the rest."""
+FILE_LIMIT = 1 << 20
 
 
 class HostSection(Section):
@@ -77,7 +79,7 @@ def _slow_facts() -> dict[str, Any]:
         "cpus": len(os.sched_getaffinity(0)),
         "root": filesystem("/", mounts),
         "shm": filesystem("/dev/shm", mounts),
-        "system": system_name(_read("/etc/os-release") or _read("/usr/lib/os-release")),
+        "system": system_name(_file("/etc/os-release") or _file("/usr/lib/os-release")),
         "kernel": _clean(system.release),
         "python": "{}.{}.{}".format(*sys.version_info),
         "user": _own_name(),
@@ -88,16 +90,24 @@ def _slow_facts() -> dict[str, Any]:
 def _own_name() -> str:
     """The user of the agent, without a question to a directory service, which may be slow to answer."""
     uid = os.getuid()
-    for line in _read("/etc/passwd").splitlines():
+    for line in _file("/etc/passwd").splitlines():
         fields = line.split(":")
         if len(fields) > 2 and fields[2] == str(uid):
             return fields[0]
     return _clean(os.environ.get("LOGNAME") or str(uid))
 
 
+def _file(path: str) -> str:
+    """The text of a file that someone writes, empty when it can't be read."""
+    try:
+        return read_regular(path, FILE_LIMIT).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def _read(path: str) -> str:
-    """The text of a small file, empty when it can't be read; without the layers of open(), which cost
-    more."""
+    """The text of a small file of the kernel's, empty when it can't be read; without the layers of open(), which
+    cost more."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

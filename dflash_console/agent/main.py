@@ -12,6 +12,7 @@ import sys
 import time
 
 from .frames import Inbox, Outbox, encode, pack
+from .jobs import Job, Jobs
 from .slot import Slot, describe
 
 __all__ = ["PROTOCOL", "REQUESTS", "SECTIONS", "Agent", "main"]
@@ -94,6 +95,7 @@ class Agent:
         self._outbox = Outbox(writing)
         self._poll = select.poll()
         self._watched: dict[int, int] = {}
+        self._jobs = Jobs(self._reply)
         self._heard = time.monotonic()
         self._spec: dict[str, Any] | None = None
         self._interval = 1.0
@@ -122,6 +124,7 @@ class Agent:
         except (BrokenPipeError, ConnectionResetError):
             pass
         finally:
+            self._jobs.close()
             for slot in self._slots:
                 if slot.section is not None:
                     with slot.guard(0.0):
@@ -164,6 +167,8 @@ class Agent:
             elif fd == waker:
                 with contextlib.suppress(BlockingIOError):
                     os.read(waker, 512)
+            elif fd != self._writing and fd not in owners:
+                self._jobs.ready(fd, now)
             elif fd != self._writing:
                 slot = owners[fd]
                 with slot.guard(now):
@@ -178,17 +183,19 @@ class Agent:
             self._is_ending = True
         if self._is_ending:
             return
+        self._jobs.tick(now)
         if self._spec is not None and now >= self._next_tick:
             self._tick(self._spec, now)
         self._send_changes(now)
 
     def _register(self, waker: int, now: float) -> dict[int, Slot]:
-        """Bring the poll object up to date; whose the sections' file descriptors are."""
+        """Bring the poll object up to date; whose the sections' file descriptors are. The others are the jobs'."""
         # The writing end without a backlog: only to learn that its reader is gone.
         wanted = {
             self._reading: select.POLLIN,
             waker: select.POLLIN,
             self._writing: select.POLLOUT if self._outbox.backlog else 0,
+            **dict.fromkeys(self._jobs.fds(), select.POLLIN),
         }
         owners: dict[int, Slot] = {}
         for slot in self._slots:
@@ -206,7 +213,7 @@ class Agent:
         return owners
 
     def _next_wake(self, now: float) -> float:
-        wake = self._heard + self._heartbeat + 0.001
+        wake = min(self._heard + self._heartbeat + 0.001, self._jobs.next_wake(now))
         if self._spec is not None:
             wake = min(wake, self._next_tick)
         if now < self._hold_until and any(slot.pending for slot in self._slots):
@@ -234,14 +241,25 @@ class Agent:
 
     def _answer(self, number: int, name: str, message: dict[str, Any]) -> None:
         request = REQUESTS.get(name)
-        answer: dict[str, Any] = {"type": "answer", "id": number}
         if request is None:
-            self.send({**answer, "error": f"The agent knows no request {name!r}."})
+            self._reply(number, None, f"The agent knows no request {name!r}.")
             return
         try:
-            text = encode({**answer, "ok": request(self, message)})
+            ok = request(self, message)
         except Exception as error:  # noqa: BLE001 - whatever fails in a request is its answer
-            text = encode({**answer, "error": describe(error)})
+            self._reply(number, None, describe(error))
+            return
+        if isinstance(ok, Job):
+            self._jobs.add(number, ok, time.monotonic())
+        else:
+            self._reply(number, ok, "")
+
+    def _reply(self, number: int, ok: object, error: str) -> None:
+        answer: dict[str, Any] = {"type": "answer", "id": number}
+        try:
+            text = encode({**answer, "error": error} if error else {**answer, "ok": ok})
+        except Exception as fault:  # noqa: BLE001 - what can't be sent is an answer too
+            text = encode({**answer, "error": describe(fault)})
         self._outbox.put(pack(text))
 
     def _tick(self, spec: dict[str, Any], now: float) -> None:
@@ -324,13 +342,39 @@ def _refresh(agent: Agent, message: dict[str, Any]) -> object:
     return None
 
 
+def _verify(agent: Agent, message: dict[str, Any]) -> object:
+    from .verify import job
+
+    return job(message)
+
+
+def _fingerprint(agent: Agent, message: dict[str, Any]) -> object:
+    from .verify import fingerprint_job
+
+    return fingerprint_job(message)
+
+
+def _ship(agent: Agent, message: dict[str, Any]) -> object:
+    """Make modules importable from memory: {full name (a package's ends with a dot): base64 of zlib's bytes}."""
+    from base64 import b64decode
+
+    modules = {str(name): b64decode(text).decode("latin-1") for name, text in message["modules"].items()}
+    finder: Any = next(finder for finder in sys.meta_path if hasattr(finder, "add"))
+    finder.add(modules)
+    return None
+
+
 REQUESTS: dict[str, Callable[[Agent, dict[str, Any]], object]] = {
     "ping": _ping,
     "watch": _watch,
     "refresh": _refresh,
+    "verify": _verify,
+    "fingerprint": _fingerprint,
+    "ship": _ship,
 }
 """What the console may ask, by its `do`: called with the agent and the message, it returns the answer's `ok`,
-ready for JSON; what it raises is the answer's `error`. It must be as quick as a section."""
+ready for JSON, or a Job whose answer follows when it ends; what it raises is the answer's `error`. It must be as
+quick as a section."""
 
 
 def main(heartbeat: float) -> int:

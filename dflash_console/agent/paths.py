@@ -28,6 +28,8 @@ QUICK = 1.9
 """Seconds between two looks at whether a path of this machine's own disks is there and the same."""
 FULL = 9.9
 """Seconds between two full readings."""
+ITEMS_LIMIT = 1000
+"""Paths that are looked at (bounds.MOST_ITEMS)."""
 AGAIN = 29.9
 """Seconds before a path that hung is asked again."""
 ENTRIES_LIMIT = 20000
@@ -75,10 +77,19 @@ class PathSection(Section):
         self._alone: dict[str, _Look] = {}
         """A look of its own for each path that hung; the child that hangs stays in it until it is gone."""
         self._quick_at = 0.0
+        self._dropped = 0
+
+    @property
+    def note(self) -> str:
+        """How many paths are left out because there are too many; mostly empty, and without a value."""
+        if self.value is None or not self._dropped:
+            return ""
+        return f"{self._dropped} more paths not shown (limit {ITEMS_LIMIT})"
 
     def configure(self, spec: dict[str, Any]) -> None:
         # Only this host knows the login user's home.
-        self._paths = list(dict.fromkeys(os.path.expanduser(str(path)) for path in spec["paths"]))
+        paths = list(dict.fromkeys(os.path.expanduser(str(path)) for path in spec["paths"]))
+        self._paths, self._dropped = paths[:ITEMS_LIMIT], len(paths[ITEMS_LIMIT:])
         self._infos = {path: info for path, info in self._infos.items() if path in self._paths}
         self._main.due = 0.0
         self._publish()

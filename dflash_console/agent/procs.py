@@ -24,7 +24,10 @@ SETTLED = 10.0
 """Seconds for which facts are reused: of a process younger than a minute (it may exec, or set its title), of
 others."""
 COMMAND_LIMIT = 1 << 16
-MAPS_LIMIT = 4 << 20
+MAPS_LIMIT = 16 << 20
+"""Twice the maps of as many areas as a process may have (proc_sys_vm(5), max_map_count)."""
+SEARCH_LIMIT = 512
+"""Folders of a PATH; one that names more is made to keep us busy."""
 
 _cache: dict[int, tuple[int, float, dict[str, Any]]] = {}
 _users: dict[int, str] = {}
@@ -35,9 +38,9 @@ def read_process(pid: int) -> dict[str, Any] | None:
 
     `user` and `command` (redacted; a name in brackets when there is no command line) are text or
     missing(...), `started` is seconds since 1970 by the host's clock, `venv` the environment's folder or
-    None, `unit` the systemd unit or None, `exe` the executable's path or None, `argv` the raw command line:
-    it holds secrets, never send it. The same dict comes back until it is read anew: copy it before changing
-    it.
+    None, `unit` the systemd unit or None, `exe` the executable's path or None, `argv` the raw command line,
+    `is_cut` whether that is only its beginning: it holds secrets, never send it. The same dict comes back until
+    it is read anew: copy it before changing it.
     """
     ticks = start_ticks(pid)
     if ticks is None:
@@ -130,7 +133,9 @@ def find_venv(argv: list[str], exe: str | None, cwd: str | None, search: str, ro
             candidates.append(word if word.startswith("/") else os.path.join(cwd or "/", word))
         elif word:
             candidates += [
-                os.path.join(folder, word) for folder in search.split(":")[:64] if folder.startswith("/")
+                os.path.join(folder, word)
+                for folder in search.split(":")[:SEARCH_LIMIT]
+                if folder.startswith("/")
             ]
     for candidate in candidates:
         folder = os.path.dirname(os.path.normpath(candidate))
@@ -148,9 +153,10 @@ def _read(pid: int, before: dict[str, Any] | None, age: float) -> dict[str, Any]
     folder = f"/proc/{pid}"
     try:
         status = _text(f"{folder}/status", 8192)
-        raw = _bytes(f"{folder}/cmdline", COMMAND_LIMIT)
+        raw = _bytes(f"{folder}/cmdline", COMMAND_LIMIT + 1)
     except OSError:
         return None
+    raw, is_cut = raw[:COMMAND_LIMIT], len(raw) > COMMAND_LIMIT
     argv = [_clean(word) for word in raw.rstrip(b"\0").split(b"\0")] if raw.strip(b"\0") else []
     exe = _link(f"{folder}/exe")
     if exe and exe.endswith(" (deleted)"):
@@ -178,6 +184,7 @@ def _read(pid: int, before: dict[str, Any] | None, age: float) -> dict[str, Any]
         "unit": unit_of(cgroups),
         "exe": exe,
         "argv": argv,
+        "is_cut": is_cut,
     }
 
 

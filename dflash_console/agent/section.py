@@ -5,7 +5,7 @@ Agent modules never import `typing` or `dataclasses` while running: each costs a
 
 from __future__ import annotations
 
-__all__ = ["Section", "missing"]
+__all__ = ["Section", "missing", "shortened"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class Section:
 
     def close(self) -> None:
         """End the children; called once, when the agent ends."""
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text in at most `limit` characters; one that was cut ends with an ellipsis."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def missing(reason: str, detail: str = "") -> dict[str, str]:

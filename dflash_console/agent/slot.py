@@ -80,7 +80,8 @@ class Slot:
 
     def collect(self, now: float) -> bool:
         """Whether the section has a new value; it is `pending` if the console has another, or another note."""
-        if self.section is None:
+        if self.section is None or self.section.value is None:
+            # A note waits for the value that it travels with.
             return False
         is_new = self.section.value is not self._seen
         if is_new or self.section.note != self.note:

@@ -38,7 +38,6 @@ FAULT = 70
 LATER: dict[str, str] = {
     "demo": "The console on an embedded demo fleet",
     "init": "Write a config from ~/.ssh/config, Ansible or by asking",
-    "verify": "Prove that hosts have the package whole",
     "compare": "Show which files of the package differ on two hosts",
     "copy": "Copy the package from one host to others",
     "rollback": "Put the package back as it was before the last copy",
@@ -70,8 +69,8 @@ class InOrder(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Watch a fleet of GPU hosts that run SGLang with DFlash. Without a command, opens the console.",
-    epilog="Exit codes: 0 fine, 1 critical findings, 2 wrong usage or config, 3 a host could not be reached, "
-    "4 refused.",
+    epilog="Exit codes: 0 fine, 1 critical findings, 2 wrong usage or config or no terminal for the console, "
+    "3 a host could not be reached, 4 refused, 74 the output can't be written.",
 )
 @config_option
 @click.option("--read-only", is_flag=True, help="Refuse every change on a host.")
@@ -105,6 +104,35 @@ def status(context: click.Context, hosts: tuple[str, ...], as_json: bool, config
     if settings.path is None:
         complain(f"no config at {default_path(os.environ)}: watching this machine")
     return run_status(settings, hosts, as_json=as_json)
+
+
+@program.command(
+    "verify",
+    help="Prove that the package is whole on every host, or on those named: where it comes from, its files, what the "
+    "interpreter and the service find. Exit code 0: all are ready, 1: one is not.",
+    short_help="Prove that hosts have the package whole",
+)
+@click.argument("hosts", metavar="[HOST]...", nargs=-1)
+@click.option("--venv", metavar="PATH", help="This environment instead of those of the config.")
+@click.option("--deep", is_flag=True, help="Also pins, compiled files, real imports and CUDA; takes minutes.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@config_option
+@click.pass_context
+def verify(
+    context: click.Context,
+    hosts: tuple[str, ...],
+    venv: str | None,
+    deep: bool,
+    as_json: bool,
+    config: Path | None,
+) -> int:
+    if venv is not None and not venv.startswith(("/", "~/")):
+        raise click.BadParameter(f"{venv!r} is no whole path on the host", param_hint="--venv")
+    from dflash_console.cli.verify import run_verify
+    from dflash_console.config import load
+
+    settings = load(config or context.obj, os.environ)
+    return run_verify(settings, hosts, venv=venv, is_deep=deep, as_json=as_json)
 
 
 def add_later(name: str, what: str) -> None:
@@ -215,5 +243,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc(file=sys.stderr)
         return FAULT
     finally:
-        if is_full(sys.stderr):
-            discard(sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and is_full(stream):
+                discard(stream)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
-from collections.abc import Iterable, Sequence
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
+from dflash_console.cli.app import FAULT
 from dflash_console.cli.status_json import status_json
-from dflash_console.cli.streams import emit
+from dflash_console.cli.streams import complain, emit
 from dflash_console.config import Config
 from dflash_console.errors import ConfigError
-from dflash_console.findings import findings_of
-from dflash_console.fleet import Fleet, HostView, Pace
+from dflash_console.findings import FAULT as console_fault
+from dflash_console.findings import fault_finding, findings_of
+from dflash_console.fleet import SECTIONS, Fleet, HostView, Pace
 from dflash_console.model import Finding, LinkStatus
 
 __all__ = ["chosen", "exit_code", "is_settled", "look", "run_status"]
@@ -25,18 +31,58 @@ PATIENCE = 5.0
 PACE = Pace(connect=7.0, opening=9.0)
 """A host that takes the connection and says nothing is given up with its reason, before the limit."""
 
+LookedAt: TypeAlias = tuple[HostView, Sequence[Finding]]
+
 
 def run_status(config: Config, names: Sequence[str], *, as_json: bool) -> int:
     """Prints the status of these hosts, or of all; gives back the exit code. Raises ConfigError."""
     views = asyncio.run(look(chosen(config, names)))
-    looked_at = [(view, findings_of(view)) for view in views]
+    looked_at: list[LookedAt] = [(view, findings_of(view)) for view in views]
     if as_json:
-        emit(status_json(looked_at) + b"\n")
+
+        def tell(hosts: Sequence[LookedAt]) -> bytes:
+            return status_json(hosts) + b"\n"
+
     else:
         from dflash_console.cli.status_text import status_text, terminal
 
-        emit(status_text(looked_at, terminal(), interval=config.console.interval).encode(errors="replace"))
+        place = terminal()
+
+        def tell(hosts: Sequence[LookedAt]) -> bytes:
+            return status_text(hosts, place, config.console.interval).encode(errors="replace")
+
+    looked_at, failures = tellable(looked_at, tell)
+    emit(tell(looked_at))
+    for name, failure in failures.items():
+        complain(f"a fault of the console itself, over the host {name}; please report what follows")
+        with contextlib.suppress(OSError):
+            traceback.print_exception(failure, file=sys.stderr)
     return exit_code(looked_at)
+
+
+def tellable(
+    looked_at: Sequence[LookedAt], tell: Callable[[Sequence[LookedAt]], object]
+) -> tuple[list[LookedAt], dict[str, Exception]]:
+    """The hosts as they can be told, and the faults of our own by the host over which they came up.
+
+    Such a host has no picture, and the fault as a finding: so the others are still told.
+    """
+    able: list[LookedAt] = []
+    failures: dict[str, Exception] = {}
+    for view, findings in looked_at:
+        try:
+            tell([(view, findings)])
+            able.append((view, findings))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
+            failures[view.config.name] = error
+            able.append(without_picture(view, error))
+    return able, failures
+
+
+def without_picture(view: HostView, error: Exception) -> LookedAt:
+    """A host whose picture can't be told, for a fault of the console itself."""
+    bare = msgspec.structs.replace(view, snapshot=None, unread=frozenset(SECTIONS), notes={})
+    return bare, [*findings_of(bare), fault_finding("the host's picture can't be shown", error)]
 
 
 def chosen(config: Config, names: Sequence[str]) -> Config:
@@ -97,12 +143,14 @@ def as_answered(view: HostView, limit: float) -> HostView:
     return msgspec.structs.replace(view, link=link)
 
 
-def exit_code(looked_at: Iterable[tuple[HostView, Sequence[Finding]]]) -> int:
-    """3 when a host could not be reached, else 1 with a critical finding, else 0."""
+def exit_code(looked_at: Iterable[LookedAt]) -> int:
+    """70 with a fault of our own, else 3 when a host could not be reached, else 1 with a critical finding, else 0."""
     code = 0
     for view, findings in looked_at:
+        if any(finding.code == console_fault for finding in findings):
+            return FAULT
         if view.link.state not in ("up", "stale"):
-            return 3
-        if any(finding.level == "critical" for finding in findings):
-            code = 1
+            code = 3
+        elif any(finding.level == "critical" for finding in findings):
+            code = max(code, 1)
     return code

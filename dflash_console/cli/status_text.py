@@ -18,7 +18,7 @@ from dflash_console.ui.drawing.panel import FINDING_MARKS
 from dflash_console.ui.drawing.places import host_line, path_block
 from dflash_console.ui.drawing.services import unit_block
 from dflash_console.ui.drawing.venvs import venv_block
-from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, REASON_WORDS, plural
+from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, REASON_WORDS, latency, plural
 
 __all__ = ["Terminal", "status_text", "terminal"]
 
@@ -121,17 +121,10 @@ def headline(view: HostView, width: int) -> Line:
     row.item(view.config.role + (", production" if view.config.production else ""), "dim")
     mark, ink = LINK_MARKS[view.link.state]
     row.item(f"{mark} {LINK_WORDS[view.link.state]}", ink)
-    latency = view.link.latency_ms
+    trip = view.link.latency_ms
     if view.link.state == "up":
-        row.item(latency_words(latency), "dim")
+        row.item(REASON_WORDS[trip.missing] if isinstance(trip, Missing) else latency(trip), "dim")
     return row.line()
-
-
-def latency_words(latency: float | Missing) -> str:
-    """A round trip as the console shows it: `0.4 ms`, `23 ms`."""
-    if isinstance(latency, Missing):
-        return REASON_WORDS[latency.missing]
-    return f"{latency:.1f} ms" if latency < 10 else f"{latency:.0f} ms"
 
 
 def finding_lines(finding: Finding, width: int) -> list[Line]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -12,7 +14,7 @@ from dflash_console.findings import disks, driver, gpus, reach, units, venvs
 from dflash_console.findings.picture import Picture, Rule
 from dflash_console.model import Finding, Level, LinkStatus, Role, Snapshot
 
-__all__ = ["RULES", "Picture", "Rule", "find", "findings_of"]
+__all__ = ["FAULT", "RULES", "Picture", "Rule", "fault_finding", "find", "findings_of"]
 
 RULES: tuple[Rule, ...] = (
     driver.driver_trouble,
@@ -45,6 +47,9 @@ RULES: tuple[Rule, ...] = (
     reach.reboot,
 )
 """Every rule. Inside a level, findings stand in this order."""
+
+FAULT = "console_fault"
+"""The code of a finding that is no fault of the host's."""
 
 RANK: dict[Level, int] = {"critical": 0, "warning": 1, "note": 2}
 
@@ -82,8 +87,26 @@ def find(
         notes=notes or {},
         rebooted_at=rebooted_at,
     )
-    found = [finding for rule in RULES for finding in rule(picture)]
+    found = [finding for rule in RULES for finding in judged(rule, picture)]
     return first + sorted(found, key=lambda finding: RANK[finding.level])
+
+
+def judged(rule: Rule, picture: Picture) -> list[Finding]:
+    """What a rule finds. A fault of the rule is one more finding: it must not hide what the others find."""
+    found: list[Finding] = []
+    try:
+        found.extend(rule(picture))
+    except Exception as error:  # noqa: BLE001 - a fault of ours, which is shown
+        found.append(fault_finding(f"the rule {getattr(rule, '__name__', '')} failed", error))
+    return found
+
+
+def fault_finding(what: str, error: Exception) -> Finding:
+    """A fault of the console itself as a finding on the host over which it came up."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    return Finding(FAULT, "warning", "this console", f"{what}: {words}{where}", "please report this")
 
 
 # ---- for a view of the fleet
@@ -128,7 +151,8 @@ def findings_of(view: View) -> list[Finding]:
         view.link,
         view.config.role,
         view.shared,
-        ssh=view.ssh_command,
+        # Made only for a link that is down: over a fleet and once a second it costs more than most rules.
+        ssh="" if view.link.state in ("up", "connecting") else view.ssh_command,
         package_venv=view.config.package_venv,
         utilization=view.utilization,
         unread=view.unread,

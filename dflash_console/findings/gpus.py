@@ -104,11 +104,12 @@ def stuck_utilization(picture: Picture) -> Iterator[Finding]:
     CUDA context clears it (lium-io #1140).
     """
     for gpu in usable(picture):
+        if gpu.processes != [] or gpu.hidden_memory or not is_small(gpu):
+            continue
         minute = picture.utilization.get(gpu_key(gpu), ())
         recent = minute[-max(len(minute) // 2, 1) :]
         is_full = len(minute) > 1 and all(value is not None and value >= BUSY for value in recent)
-        is_empty = gpu.processes == [] and not gpu.hidden_memory and is_small(gpu)
-        if is_full and is_empty:
+        if is_full:
             yield Finding(
                 "gpu_stuck_utilization",
                 "warning",

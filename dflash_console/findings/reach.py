@@ -52,6 +52,6 @@ def reboot(picture: Picture) -> Iterator[Finding]:
 
 
 def unread_sections(picture: Picture) -> Iterator[Finding]:
-    """What the agent could not read."""
+    """What the agent could not read, or left out."""
     for section, text in sorted(picture.notes.items()):
-        yield Finding("section_unread", "warning", section, f"can't be read: {text}")
+        yield Finding("section_unread", "warning", section, f"not all was read: {text}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dflash_console.fleet.backoff import Pace
 from dflash_console.fleet.fleet import Fleet
-from dflash_console.fleet.view import SECTIONS, HostView, Section
-from dflash_console.model import gpu_key
+from dflash_console.fleet.view import HostView
+from dflash_console.model import SECTIONS, Section, gpu_key
 
 __all__ = ["SECTIONS", "Fleet", "HostView", "Pace", "Section", "gpu_key"]

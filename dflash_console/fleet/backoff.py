@@ -15,8 +15,9 @@ class Pace:
 
     connect: float = 8.0
     """Until a host that does not let us in counts as unreachable; for each hop."""
-    opening: float = 20.0
-    """From there to the agent's hello: a login with slow rc files and a home on NFS takes several seconds."""
+    opening: float = 25.0
+    """From there to the agent's hello: a login with slow rc files and a home on NFS takes several seconds. Longer
+    than a lost connection takes to be noticed (20 s), which would else look like a login that hangs."""
     heartbeat: float = 5.0
     unanswered: float = 15.0
     """A heartbeat without an answer for this long ends the link."""
@@ -30,7 +31,7 @@ class Pace:
     fast: tuple[float, float] = (1.0, 30.0)
     """Upper bound of the first rest and of every rest."""
     slow: tuple[float, float] = (60.0, 300.0)
-    """The same after an error that a fast retry can't mend."""
+    """The same after an error that a fast retry can't mend or makes worse."""
 
     def silence(self, interval: float) -> float:
         """Seconds without a sample after which a host is stale."""
@@ -43,7 +44,8 @@ def rest_before_try(
     """Seconds to rest after the `failures`-th failure in a row (from 1); `draw(low, high)` spreads the hosts.
 
     Full jitter for a host that is away, so that a fleet behind one switch does not come back in step. After a
-    lasting error never less than `slow[0]`: sshd's PerSourcePenalties block an address that fails to log in.
+    lasting error never less than `slow[0]`: sshd's PerSourcePenalties block an address that fails to log in, and a
+    login that hangs can leave a process each time.
     """
     doublings = min(failures - 1, 16)
     if is_lasting:

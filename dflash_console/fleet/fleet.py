@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from dflash_console.config import Config
 from dflash_console.fleet.backoff import Pace
 from dflash_console.fleet.opening import Opener, link_opener, watch_spec
@@ -78,6 +80,13 @@ class Fleet:
     def refresh(self, name: str) -> None:
         """Has a host read its slow sections anew, now or as soon as it is reached. KeyError as in `retry`."""
         self._watchers[name].refresh()
+
+    async def request(self, name: str, do: str, wait: float, /, **fields: object) -> msgspec.Raw:
+        """What the agent of a host answers within `wait` seconds, as JSON whose strings are clean.
+
+        Raises a LinkError, also when the host is not connected; KeyError as in `retry`.
+        """
+        return await self._watchers[name].request(do, wait, **fields)
 
     def _note(self, watcher: Watcher) -> None:
         self._views = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from dflash_console.fleet.view import SECTIONS, Section
-from dflash_console.model import Gpu, GpuReport, Health, Missing, Sample, Snapshot
+from dflash_console.bounds import MOST_GPUS
+from dflash_console.model import SECTIONS, Gpu, GpuReport, Health, Missing, Sample, Section, Snapshot
 
 __all__ = ["absorb", "keep_rows", "snapshot_of", "unread_in"]
 
@@ -56,22 +57,54 @@ def keep_rows(before: GpuReport, report: GpuReport) -> GpuReport:
     """`report` with what only the console still knows: a fresh agent never saw a GPU that was lost before.
 
     Rows without an identity get the one that was on their bus, and GPUs that are not listed any more keep a
-    row; those that went to a virtual machine do not.
+    row, the `MOST_GPUS` that answered last; those that went to a virtual machine do not.
     """
-    rows = [with_identity(gpu, before.gpus) for gpu in report.gpus]
+    earlier = Places(before.gpus)
+    rows = [with_identity(gpu, earlier) for gpu in report.gpus]
     if report.passed_through <= before.passed_through:
-        for gpu in [gpu for gpu in before.gpus if not is_listed(gpu, rows)]:
-            rows.append(lost_row(gpu, free_index(gpu.index, rows), report))
+        listed = Places(rows)
+        gone = [gpu for gpu in before.gpus if not listed.has(gpu)]
+        if len(gone) > MOST_GPUS:
+            latest = sorted(gone, key=lambda gpu: gpu.good_at or 0.0)[-MOST_GPUS:]
+            gone = sorted(latest, key=lambda gpu: gpu.index)
+        used = {row.index for row in rows}
+        for gpu in gone:
+            # The driver numbers the GPUs that are left anew.
+            index = next(free for free in count(gpu.index) if free not in used)
+            used.add(index)
+            rows.append(lost_row(gpu, index, report))
     if all(new is old for new, old in zip(rows, report.gpus, strict=False)) and len(rows) == len(report.gpus):
         return report
     return msgspec.structs.replace(report, gpus=sorted(rows, key=lambda gpu: gpu.index))
 
 
-def with_identity(gpu: Gpu, before: list[Gpu]) -> Gpu:
+class Places:
+    """Rows by what names them, the first of each."""
+
+    def __init__(self, rows: list[Gpu]) -> None:
+        self.uuids = {row.uuid for row in rows if isinstance(row.uuid, str)}
+        self.buses = {row.bus: row for row in reversed(rows) if isinstance(row.bus, str)}
+        self.indexes = {row.index: row for row in reversed(rows)}
+        self._without_bus = {row.index: row for row in reversed(rows) if not isinstance(row.bus, str)}
+
+    def same_place(self, gpu: Gpu) -> Gpu | None:
+        """The row of the same slot: by bus, and by index only where a bus is not known."""
+        if isinstance(gpu.bus, str):
+            return self.buses.get(gpu.bus) or self._without_bus.get(gpu.index)
+        return self.indexes.get(gpu.index)
+
+    def has(self, gpu: Gpu) -> bool:
+        """Whether one of the rows is this GPU; another card in the same slot takes its place."""
+        if isinstance(gpu.uuid, str) and gpu.uuid in self.uuids:
+            return True
+        return gpu.bus in self.buses if isinstance(gpu.bus, str) else gpu.index in self.indexes
+
+
+def with_identity(gpu: Gpu, before: Places) -> Gpu:
     """The row with the UUID, bus and name of the GPU that was in its place, where the driver tells none."""
     if isinstance(gpu.uuid, str):
         return gpu
-    earlier = next((old for old in before if is_same_place(gpu, old)), None)
+    earlier = before.same_place(gpu)
     if earlier is None or not isinstance(earlier.uuid, str):
         return gpu
     return msgspec.structs.replace(
@@ -81,28 +114,6 @@ def with_identity(gpu: Gpu, before: list[Gpu]) -> Gpu:
         name=gpu.name if isinstance(gpu.name, str) else earlier.name,
         good_at=earlier.good_at if gpu.good_at is None else gpu.good_at,
     )
-
-
-def is_same_place(gpu: Gpu, old: Gpu) -> bool:
-    """Whether two rows stand for the same slot: by bus, and by index only where a bus is not known."""
-    if isinstance(gpu.bus, str) and isinstance(old.bus, str):
-        return gpu.bus == old.bus
-    return gpu.index == old.index
-
-
-def is_listed(gpu: Gpu, rows: list[Gpu]) -> bool:
-    """Whether one of the rows is this GPU; another card in the same slot takes its place."""
-    if isinstance(gpu.uuid, str) and any(row.uuid == gpu.uuid for row in rows):
-        return True
-    if isinstance(gpu.bus, str):
-        return any(row.bus == gpu.bus for row in rows)
-    return any(row.index == gpu.index for row in rows)
-
-
-def free_index(index: int, rows: list[Gpu]) -> int:
-    """The first index from this one on that no row has; the driver numbers the GPUs that are left anew."""
-    used = {row.index for row in rows}
-    return next(free for free in range(index, index + len(rows) + 1) if free not in used)
 
 
 def lost_row(gpu: Gpu, index: int, report: GpuReport) -> Gpu:

@@ -21,7 +21,7 @@ class AgentSession(Protocol):
 
     async def watch(self, spec: WatchSpec) -> None: ...
 
-    async def request(self, do: str, timeout: float) -> msgspec.Raw: ...  # noqa: ASYNC109 - bounds the answer, not the call
+    async def request(self, do: str, timeout: float, **fields: object) -> msgspec.Raw: ...  # noqa: ASYNC109
 
     def messages(self) -> AsyncIterator[Sample | Note]: ...
 

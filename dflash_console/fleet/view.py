@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import msgspec
 
 from dflash_console.config import HostConfig
 from dflash_console.link import ssh_command
-from dflash_console.model import LinkStatus, Snapshot
+from dflash_console.model import SECTIONS, LinkStatus, Section, Snapshot
 
-__all__ = ["SECTIONS", "HostView", "Section"]
-
-Section: TypeAlias = Literal["host", "gpu", "venvs", "units", "paths"]
-
-SECTIONS: tuple[Section, ...] = ("host", "gpu", "venvs", "units", "paths")
-"""The sections of a snapshot, by their names in `Sample`."""
+__all__ = ["HostView"]
 
 
 class HostView(msgspec.Struct, frozen=True):

@@ -12,13 +12,14 @@ import msgspec
 from msgspec import UNSET
 
 from dflash_console.config import HostConfig
-from dflash_console.errors import AgentFailed, LinkError
+from dflash_console.errors import AgentFailed, LinkError, Unreachable
 from dflash_console.fleet.backoff import Pace, rest_before_try
 from dflash_console.fleet.history import Rings
 from dflash_console.fleet.merge import absorb, came_with, snapshot_of, unread_in
 from dflash_console.fleet.opening import AgentSession, Opener
 from dflash_console.fleet.view import HostView
-from dflash_console.model import LinkState, LinkStatus, Note, Number, Sample, WatchSpec
+from dflash_console.link import clean
+from dflash_console.model import LinkState, LinkStatus, Missing, Note, Sample, WatchSpec
 
 __all__ = ["Watcher"]
 
@@ -51,6 +52,8 @@ class Watcher:
         self._refresh = asyncio.Event()
         self._sampled = asyncio.Event()
         self._is_ending = False
+        self._session: AgentSession | None = None
+        """What requests go to; None while no agent answers."""
         self.view = HostView(config=host, link=LinkStatus("connecting", since=clock()), ssh_config=ssh_config)
 
     # ---- what the fleet asks
@@ -68,6 +71,14 @@ class Watcher:
         if shared != self.view.shared:
             self._set(shared=shared)
 
+    async def request(self, do: str, wait: float, **fields: object) -> msgspec.Raw:
+        """What the agent answers within `wait` seconds. Raises a LinkError, also when the link ends meanwhile."""
+        if self._session is None:
+            raise Unreachable(
+                f"{self.name} is not connected: {self.view.link.detail or self.view.link.state}"
+            )
+        return await self._session.request(do, wait, **fields)
+
     def end(self) -> None:
         """Says that `run` is about to be cancelled: an error in the same moment can take the place of the
         cancellation, which comes only once."""
@@ -84,7 +95,8 @@ class Watcher:
             except LinkError as error:
                 failure = error
             except Exception as error:  # noqa: BLE001 - a fault on one host must not end the others
-                failure = AgentFailed(f"a fault of the console itself: {type(error).__name__}: {error}")
+                what = clean(f"{type(error).__name__}: {error}", 300)
+                failure = AgentFailed(f"a fault of the console itself: {what}")
             if self._is_ending:
                 return
             await self._rest(failure)
@@ -96,6 +108,7 @@ class Watcher:
             # Before it watches: its first work would only show as a long latency.
             latency = await self._ping(session)
             await session.watch(self._spec)
+            self._session = session
             self._set_link("up", latency=latency)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read(session))
@@ -105,6 +118,7 @@ class Watcher:
         except BaseExceptionGroup as group:
             raise first_cause(group) from None
         finally:
+            self._session = None
             await self._close(session)
 
     async def _rest(self, failure: LinkError) -> None:
@@ -128,7 +142,8 @@ class Watcher:
     async def _read(self, session: AgentSession) -> None:
         async for message in session.messages():
             if isinstance(message, Note):
-                self._set(notes={**self.view.notes, message.section: message.text})
+                if self.view.notes.get(message.section) != message.text:
+                    self._set(notes={**self.view.notes, message.section: message.text})
             else:
                 self._take(message)
         raise AgentFailed("the agent ended")
@@ -200,7 +215,7 @@ class Watcher:
         detail: str = "",
         *,
         next_try: float | None = None,
-        latency: Number | None = None,
+        latency: float | Missing | None = None,
     ) -> None:
         before = self.view.link
         link = LinkStatus(

@@ -1,24 +1,30 @@
 """Remote text is hostile: it is cleaned here, once, where bytes become `str`.
 
 What leaves this module holds no control or format character that a terminal acts on (ECMA-48 sequences in
-their 7-bit and 8-bit forms, C0, C1, DEL, bidirectional and zero-width marks) and no text over its limit.
+their 7-bit and 8-bit forms, C0, C1, DEL, bidirectional marks), none that can't be seen, no text over its limit, and
+nothing beyond the model's bounds.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from typing import NoReturn, TypeAlias
+from collections.abc import Container
+from functools import lru_cache
+from typing import TypeAlias
 
 import msgspec
 
 from dflash_console.errors import AgentFailed
-from dflash_console.model import FromAgent, decode_cell
+from dflash_console.harmless import is_harmless, made_harmless
+from dflash_console.link.refusal import refusal
+from dflash_console.model import Answer, FromAgent, decode_cell
 
-__all__ = ["STRING_LIMIT", "clean", "clean_bytes", "decode"]
+__all__ = ["ANSWER_LIMIT", "STRING_LIMIT", "clean", "clean_bytes", "decode"]
 
 STRING_LIMIT = 4096
 """Characters; the longest text of one value that the console keeps. PATH_MAX is 4096 bytes."""
+ANSWER_LIMIT = 100_000
+"""Values in an answer. Unlike a sample's, an answer's contents have no bounds of their own."""
 
 _SEQUENCE = re.compile(
     # CSI: parameters 0x30-0x3F, intermediates 0x20-0x2F, one final byte; unfinished ones too.
@@ -28,8 +34,12 @@ _SEQUENCE = re.compile(
     # Other escapes: intermediates and a final byte, such as the choice of a charset or a full reset.
     r"|\x1b[ -/]*[0-~]"
 )
-_BAD_ESCAPE = re.compile(rb'\\[^"\\/]')
+_BAD_ESCAPE = re.compile(rb"\\[^/]")
 _LONG_STRING = re.compile(rb'"[^"]{%d}' % STRING_LIMIT)
+_SURROGATES = re.compile(
+    rb"\\(?:(\\|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+"""What is no lone half of a surrogate pair, in the group, or such a half."""
 
 _decoder: msgspec.json.Decoder[FromAgent] = msgspec.json.Decoder(FromAgent, dec_hook=decode_cell)
 
@@ -42,14 +52,13 @@ def clean(text: str, limit: int = STRING_LIMIT) -> str:
     Escape sequences go, other controls become pictures (`␀`, `␊`, `␡`, `<U+009C>`), marks that reorder or
     hide text become visible (`<U+202E>`), unpaired surrogates become U+FFFD, and odd spaces plain ones.
     """
-    if len(text) <= limit and text.isprintable():
+    if len(text) <= limit and is_harmless(text):
         return text
     # Cut first, so that the work is bounded; escape sequences get room, as they don't count in the result.
     room = 4 * limit + 4
-    shown = _SEQUENCE.sub("", text[:room])
-    if not shown.isprintable():
-        shown = "".join(char if char.isprintable() else _visible(char) for char in shown)
-    return _cut(shown, limit) if len(text) <= room else _cut(shown + "…", limit)
+    rest = _SEQUENCE.sub("", text[:room])
+    shown = made_harmless(rest[: limit + 1], _visible)
+    return _cut(shown if len(text) <= room else shown + "…", limit)
 
 
 def clean_bytes(data: bytes, limit: int = STRING_LIMIT) -> str:
@@ -61,39 +70,68 @@ def clean_bytes(data: bytes, limit: int = STRING_LIMIT) -> str:
     return _cut(" | ".join(clean(line.strip(), limit) for line in lines if line.strip()), limit)
 
 
-def decode(payload: bytes) -> FromAgent:
+def decode(payload: bytes, asked: Container[int] | None = None) -> FromAgent:
     """One JSON frame as a validated message whose every string (keys too) is clean.
 
-    Raises AgentFailed that names what is wrong with it.
+    Of an answer whose number is not in `asked` the content is left out. Raises AgentFailed that names what is
+    wrong with the frame: the field and the value.
     """
+    is_plain = _is_plain(payload)
     try:
-        return _decoder.decode(payload if _is_plain(payload) else _cleaned(payload))
+        # Before it is cleaned, which costs much more: nothing beyond the model's bounds gets that far.
+        message = _decoder.decode(payload if is_plain else _readable(payload))
+        if isinstance(message, Answer):
+            if asked is not None and message.id not in asked:
+                return Answer(message.id)
+            _check_size(payload)
+        return message if is_plain else _cleaned(message)
     except msgspec.ValidationError as error:
-        detail = clean(str(error), 300)
+        detail = clean(refusal(str(error), payload), 400)
         raise AgentFailed(f"the agent sent a message that does not fit the protocol: {detail}") from None
-    except (ValueError, OverflowError, RecursionError, msgspec.DecodeError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         detail = f"{clean(str(error), 200)}; it begins {clean_bytes(payload[:80], 80)!r}"
         raise AgentFailed(f"the agent sent a frame that is not valid JSON: {detail}") from None
 
 
+def _check_size(payload: bytes) -> None:
+    # Each value but the first stands behind one of these.
+    values = sum(payload.count(mark) for mark in (b",", b"[", b"{"))
+    if values > ANSWER_LIMIT:
+        raise AgentFailed(f"the agent sent an answer of about {values} values; the limit is {ANSWER_LIMIT}")
+
+
 def _is_plain(payload: bytes) -> bool:
-    """Whether nothing in the frame needs cleaning, so that it can be decoded straight into structs.
+    """Whether nothing in the frame needs cleaning.
 
     Raw control characters below 0x20 need no look: they are an error in a JSON string.
     """
-    return (
-        payload.isascii()
-        and b"\x7f" not in payload
-        and (b"\\" not in payload or _BAD_ESCAPE.search(payload) is None)
-        and (len(payload) <= STRING_LIMIT or _LONG_STRING.search(payload) is None)
+    if not payload.isascii() or b"\x7f" in payload:
+        return False
+    if b"\\" in payload:
+        # Then each quote that is left begins or ends a string.
+        payload = payload.replace(b"\\\\", b"..").replace(b'\\"', b"..")
+        if _BAD_ESCAPE.search(payload):
+            return False
+    return len(payload) <= STRING_LIMIT or _LONG_STRING.search(payload) is None
+
+
+def _readable(payload: bytes) -> bytes:
+    """The payload as msgspec takes it: with U+FFFD for bytes that are not UTF-8, and for unpaired surrogates,
+    which are how Python writes the undecodable bytes of a path."""
+    if not payload.isascii():
+        payload = payload.decode("utf-8", "replace").encode("utf-8")
+    return _SURROGATES.sub(lambda found: found[0] if found[1] else rb"\ufffd", payload)
+
+
+def _cleaned(message: FromAgent) -> FromAgent:
+    if isinstance(message, Answer):
+        content: Plain = msgspec.json.decode(message.ok)
+        error = None if message.error is None else clean(message.error)
+        return Answer(message.id, msgspec.Raw(msgspec.json.encode(_clean_all(content))), error)
+    cleaned: FromAgent = msgspec.convert(
+        _clean_all(msgspec.to_builtins(message)), FromAgent, dec_hook=decode_cell
     )
-
-
-def _cleaned(payload: bytes) -> bytes:
-    # The standard library's decoder, because msgspec refuses unpaired surrogates; those are how Python writes
-    # the undecodable bytes of a path, so they do arrive.
-    plain: Plain = json.loads(payload.decode("utf-8", "replace"), parse_constant=_refuse)
-    return msgspec.json.encode(_clean_all(plain))
+    return cleaned
 
 
 def _clean_all(value: Plain) -> Plain:
@@ -106,10 +144,7 @@ def _clean_all(value: Plain) -> Plain:
     return value
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
+@lru_cache(1024)
 def _visible(char: str) -> str:
     code = ord(char)
     if code == 0x09 or (code > 0x85 and char.isspace() and code not in (0x2028, 0x2029)):

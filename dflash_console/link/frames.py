@@ -17,8 +17,10 @@ __all__ = ["DATA", "FRAME_LIMIT", "MESSAGE", "Splitter", "pack"]
 
 MESSAGE = 0
 DATA = 1
-FRAME_LIMIT = 8 << 20
-"""Bytes of payload; a longer frame is a broken or a hostile agent."""
+FRAME_LIMIT = 4 << 20
+"""Bytes of payload; a longer frame is a broken or a hostile agent. One with all of a large host is about one MiB."""
+QUOTED = 120
+"""Bytes of what is no frame that an error shows."""
 
 _HEADER = struct.Struct(">IB")
 
@@ -40,7 +42,8 @@ class Splitter:
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """The frames (kind, payload) that `data` completes, in order.
 
-        Raises AgentFailed for a frame over the limit or of no known kind; nothing after it can be read.
+        Raises AgentFailed for a frame over the limit or of no known kind, and for one with foreign text in it;
+        nothing after it can be read.
         """
         # Mostly a piece is one whole frame: then nothing is copied but its payload.
         if not self._rest:
@@ -63,11 +66,15 @@ def _split(data: bytes | bytearray) -> tuple[list[tuple[int, bytes]], int, int]:
     while size - at >= _HEADER.size:
         length, kind = _HEADER.unpack_from(data, at)
         if length > FRAME_LIMIT or kind not in (MESSAGE, DATA):
-            raise AgentFailed(_not_a_frame(length, kind, bytes(data[at : at + 120])))
+            raise AgentFailed(_not_a_frame(length, kind, bytes(data[at : at + QUOTED])))
         start = at + _HEADER.size
         if start + length > size:
             return frames, at, _HEADER.size + length
-        frames.append((kind, bytes(data[start : start + length])))
+        payload = bytes(data[start : start + length])
+        # The agent's JSON holds no line break; a big frame is written in pieces, and others print between those.
+        if kind == MESSAGE and b"\n" in payload:
+            raise AgentFailed(_foreign("inside a frame", payload[: payload.index(b"\n")][-QUOTED:]))
+        frames.append((kind, payload))
         at = start + length
     return frames, at, _HEADER.size
 
@@ -75,7 +82,14 @@ def _split(data: bytes | bytearray) -> tuple[list[tuple[int, bytes]], int, int]:
 def _not_a_frame(length: int, kind: int, head: bytes) -> str:
     # Text where a header should be (something prints to the agent's stdout) reads as an absurd length.
     if all(byte in b"\t\r\n" or 0x20 <= byte < 0x7F for byte in head[: _HEADER.size]):
-        return f"the agent sent text where a frame should begin: {clean_bytes(head, 120)!r}"
+        return _foreign("where a frame should begin", head)
     if kind not in (MESSAGE, DATA):
         return f"the agent sent a frame of unknown kind {kind} ({length} bytes)"
     return f"the agent sent a frame of {length} bytes; the limit is {FRAME_LIMIT} ({FRAME_LIMIT >> 20} MiB)"
+
+
+def _foreign(where: str, words: bytes) -> str:
+    return (
+        f"the agent sent text {where}: {clean_bytes(words, QUOTED)!r}; if that is not the agent's own, a background "
+        "job of a login file (such as .bashrc) prints into its channel: send that job's output elsewhere"
+    )

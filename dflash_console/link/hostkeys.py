@@ -6,88 +6,30 @@ Unknown, changed and revoked keys are three verdicts with three texts; none can 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
-import hmac
-import re
 import shlex
-import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from dflash_console.errors import HostKeyChanged, HostKeyUnknown
+from dflash_console.link.asking import Asking
+from dflash_console.link.knownhosts import CERTIFICATE, Entry, KnownHosts, key_type
 from dflash_console.link.route import Route
 
 __all__ = [
-    "Entry",
-    "KnownHosts",
     "Verdict",
     "accepted_algorithms",
     "fingerprint",
     "judge",
     "judge_authority",
-    "key_type",
-    "lines_for",
-    "read_known_hosts",
     "refusal",
 ]
 
-CERTIFICATE = "-cert-v01@openssh.com"
-KRL_MAGIC = b"SSHKRL\n\0"
 KRL_TIMEOUT = 2.0
 """Seconds for ssh-keygen to look into a key revocation list; it takes 3 ms."""
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """A line of a known_hosts file that speaks of the host."""
-
-    marker: Literal["", "@cert-authority", "@revoked"]
-    key: bytes
-    """As on the wire (RFC 4253, 6.6)."""
-    file: str
-    line: int
-
-    @property
-    def place(self) -> str:
-        """Where it stands, for people."""
-        return f"{self.file} line {self.line}" if self.line else self.file
-
-
-class KnownHosts(msgspec.Struct, frozen=True):
-    """All that the operator's known_hosts files say about one host."""
-
-    name: str
-    """What was looked for: the alias, the host, or `[host]:port`."""
-    entries: tuple[Entry, ...] = ()
-    portless: tuple[Entry, ...] = ()
-    """Lines for the bare host while its port is another than 22; only a match among them counts."""
-    by_address: tuple[Entry, ...] = ()
-    """Lines for the address, if CheckHostIP is on."""
-    files: tuple[str, ...] = ()
-    """Those that were looked at."""
-    revoked: tuple[Entry, ...] = ()
-    """Of RevokedHostKeys."""
-    revocation_list: str = ""
-    """RevokedHostKeys as a binary list, which only ssh-keygen can read; empty for none."""
-    obstacle: str = ""
-    """Why RevokedHostKeys can't be read; no key is accepted then, as ssh does."""
-
-    @property
-    def all_entries(self) -> tuple[Entry, ...]:
-        """Every line, whatever it was found by."""
-        return (*self.entries, *self.portless, *self.by_address, *self.revoked)
-
-    @property
-    def has_authority(self) -> bool:
-        """Whether host certificates are of use.
-
-        Not beside a binary revocation list: nothing here can look up a certificate's serial number in it.
-        """
-        entries = () if self.revocation_list else (*self.entries, *self.portless)
-        return any(entry.marker == "@cert-authority" for entry in entries)
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -143,61 +85,9 @@ def accepted_algorithms(wanted: Iterable[str], known: KnownHosts, *, certificate
     return first + [name for name in names if name not in first]
 
 
-def read_known_hosts(route: Route, address: str = "") -> KnownHosts:
-    """What the route's files say; blocks. `address` is that of the connection, empty behind a proxy."""
-    hostname = route.hostname.lower()
-    name = route.host_key_alias.lower() or (hostname if route.port == 22 else f"[{hostname}]:{route.port}")
-    bare = hostname if not route.host_key_alias and route.port != 22 else ""
-    ip = ""
-    if route.check_host_ip and address and address != hostname and not _is_loopback(address):
-        ip = address if route.port == 22 else f"[{address}]:{route.port}"
-    files = (*route.user_known_hosts, *route.global_known_hosts)
-    found: dict[str, list[Entry]] = {"": [], name: [], bare: [], ip: []}
-    for file in files:
-        try:
-            with open(file, encoding="utf-8", errors="surrogateescape") as stream:
-                text = stream.read()
-        except OSError:
-            # As ssh: a file that can't be read knows nobody, and nobody is trusted for it.
-            continue
-        for wanted in {name, bare, ip} - {""}:
-            found[wanted].extend(lines_for(wanted, text, file))
-    known = KnownHosts(
-        name,
-        tuple(found[name]),
-        tuple(found[bare]) if bare else (),
-        tuple(found[ip]) if ip else (),
-        files,
-    )
-    return _with_revocations(known, route.revoked_host_keys)
-
-
-def lines_for(name: str, text: str, file: str) -> Iterator[Entry]:
-    """The lines of a known_hosts text that speak of `name`; those that make no sense are passed over."""
-    for number, line in enumerate(text.split("\n"), 1):
-        words = line.split(None, 3)
-        marker = words.pop(0) if words and words[0].startswith("@") else ""
-        if len(words) < 3 or words[0].startswith("#") or not _speaks_of(words[0], name):
-            continue
-        key = _key(words[1], words[2].split(None, 1)[0])
-        if key is None:
-            continue
-        if marker == "":
-            yield Entry("", key, file, number)
-        elif marker == "@cert-authority":
-            yield Entry("@cert-authority", key, file, number)
-        elif marker == "@revoked":
-            yield Entry("@revoked", key, file, number)
-
-
 def fingerprint(key: bytes) -> str:
     """As `ssh-keygen -l` prints it: `SHA256:...`."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode("ascii").rstrip("=")
-
-
-def key_type(key: bytes) -> str:
-    """The type that a key on the wire names itself, such as `ssh-ed25519`."""
-    return key[4 : 4 + int.from_bytes(key[:4], "big")].decode("ascii", "replace")
 
 
 def refusal(verdict: Verdict, known: KnownHosts, route: Route, who: str) -> HostKeyUnknown | HostKeyChanged:
@@ -228,7 +118,7 @@ def refusal(verdict: Verdict, known: KnownHosts, route: Route, who: str) -> Host
             f"{shown}. Ask whoever runs the authority for its `@cert-authority` line and compare; or run "
             f"`{route.command}` once, which shows the plain host key.{_not_followed(route)}"
         )
-    files = ", ".join(dict.fromkeys(known.files)) or "there is none"
+    files = ", ".join(dict.fromkeys((*known.files, *known.unread))) or "there is none"
     return HostKeyUnknown(
         f"the host key of {who} is not known: {shown} is not listed for {known.name} in any known_hosts file "
         f"({files}). Compare the fingerprint with one that came another way (at the host's own console: "
@@ -279,16 +169,10 @@ def _is_in_list(file: str, key: bytes) -> bool:
         with tempfile.NamedTemporaryFile("w", suffix=".pub") as public:
             public.write(line)
             public.flush()
-            done = subprocess.run(
-                ["ssh-keygen", "-Q", "-f", file, public.name],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=KRL_TIMEOUT,
-                check=False,
-            )
-    except (OSError, subprocess.TimeoutExpired):
+            outcome = Asking(["ssh-keygen", "-Q", "-f", file, public.name]).run(KRL_TIMEOUT)
+    except OSError:
         return True
-    return done.returncode != 0
+    return outcome.end != "exit" or outcome.status != 0
 
 
 def _type_of(algorithm: str) -> str:
@@ -303,69 +187,3 @@ def _type_of(algorithm: str) -> str:
 def _short(key: bytes) -> str:
     kind = key_type(key)
     return "ecdsa" if "ecdsa" in kind else "ed25519" if "ed25519" in kind else "rsa"
-
-
-# ---- reading
-
-
-def _speaks_of(hosts: str, name: str) -> bool:
-    if hosts.startswith("|"):
-        return _is_hash_of(hosts, name)
-    is_named = False
-    for item in hosts.lower().split(","):
-        pattern = item.removeprefix("!")
-        if _fits(pattern, name):
-            if pattern != item:
-                return False
-            is_named = True
-    return is_named
-
-
-def _fits(pattern: str, name: str) -> bool:
-    if "*" not in pattern and "?" not in pattern:
-        return pattern == name
-    wild = "".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern)
-    return re.fullmatch(wild, name, re.DOTALL) is not None
-
-
-def _is_hash_of(hosts: str, name: str) -> bool:
-    fields = hosts.split("|")
-    if len(fields) != 4 or fields[1] != "1":
-        return False
-    try:
-        salt, digest = base64.b64decode(fields[2]), base64.b64decode(fields[3])
-    except (binascii.Error, ValueError):
-        return False
-    return hmac.compare_digest(hmac.digest(salt, name.encode("utf-8", "surrogateescape"), "sha1"), digest)
-
-
-def _key(kind: str, text: str) -> bytes | None:
-    try:
-        key = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return key if kind and key_type(key) == kind else None
-
-
-def _with_revocations(known: KnownHosts, file: str) -> KnownHosts:
-    if not file:
-        return known
-    try:
-        with open(file, "rb") as stream:
-            data = stream.read()
-    except OSError as error:
-        obstacle = f"RevokedHostKeys can't be read: {file}: {error.strerror}."
-        return msgspec.structs.replace(known, revocation_list=file, obstacle=obstacle)
-    if data.startswith(KRL_MAGIC):
-        return msgspec.structs.replace(known, revocation_list=file)
-    entries: list[Entry] = []
-    for number, line in enumerate(data.decode("utf-8", "surrogateescape").splitlines(), 1):
-        words = line.split(None, 2)
-        key = _key(words[0], words[1]) if len(words) >= 2 else None
-        if key is not None:
-            entries.append(Entry("@revoked", key, file, number))
-    return msgspec.structs.replace(known, revoked=tuple(entries))
-
-
-def _is_loopback(address: str) -> bool:
-    return address.startswith("127.") or address == "::1"

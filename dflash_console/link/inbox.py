@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import UNSET
 
-from dflash_console.model import Note, Sample
+from dflash_console.model import SECTIONS, Note, Sample
 
 __all__ = ["Inbox", "News", "merge"]
 
 News: TypeAlias = Sample | Note
 
-SECTIONS = tuple(name for name in Sample.__struct_fields__ if name != "at")
 MOST = 64
 """Messages; a healthy agent sends two or three at once."""
 
 
 def merge(older: Sample, newer: Sample) -> Sample:
     """Both as one sample. A sample tells only what changed, so none may simply be dropped."""
-    whole = {name: getattr(newer, name) for name in SECTIONS}
+    whole: dict[str, Any] = {name: getattr(newer, name) for name in SECTIONS}
     for name, section in whole.items():
         if section is UNSET:
             whole[name] = getattr(older, name)
@@ -64,5 +63,4 @@ def _condensed(news: deque[News]) -> list[News]:
             for name in SECTIONS:
                 if getattr(message, name) is not UNSET:
                     notes.pop(name, None)
-    kept = list(notes.values())[-MOST // 2 :]
-    return [sample, *kept] if sample is not None else list(kept)
+    return [sample, *notes.values()] if sample is not None else list(notes.values())

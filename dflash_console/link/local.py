@@ -18,7 +18,8 @@ __all__ = ["LocalConnection"]
 class LocalConnection:
     """Starts programs on this machine. Each leads a session of its own, so that all of it can be ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, line: str | None = None) -> None:
+        self._line = line or BOOT_COMMAND
         self._children: set[_Child] = set()
 
     async def start(self) -> Process:
@@ -29,7 +30,7 @@ class LocalConnection:
                 _Child,
                 "/bin/sh",
                 "-c",
-                BOOT_COMMAND,
+                self._line,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -51,6 +52,7 @@ class _Child(asyncio.SubprocessProtocol):
     """Carries the bytes of a child process; also its Pipe."""
 
     process: Process
+    _is_closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -78,6 +80,8 @@ class _Child(asyncio.SubprocessProtocol):
             self.process.got_exit(code)
         # Whatever the program left behind in its group.
         self.kill()
+        if self._is_closing:
+            self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.process.lost()
@@ -106,4 +110,13 @@ class _Child(asyncio.SubprocessProtocol):
         signal_group(self._transport.get_pid(), signal.SIGKILL)
 
     def close(self) -> None:
-        self._transport.close()
+        if self._transport.get_returncode() is not None:
+            self._transport.close()
+            return
+        # The transport's own close would look whether the child has ended, and take its end away from the thread of
+        # asyncio that waits for it, which then complains on stderr.
+        self._is_closing = True
+        self.kill()
+        for fd in (0, 1, 2):
+            if (pipe := self._transport.get_pipe_transport(fd)) is not None:
+                pipe.close()

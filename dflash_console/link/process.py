@@ -8,13 +8,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from dflash_console.errors import LinkError
+from dflash_console.errors import AgentFailed, LinkError
+from dflash_console.link.allowance import Allowance
 
 __all__ = ["Connection", "Pipe", "Process"]
 
 STDERR_KEPT = 8 << 10
 BACKLOG = 256 << 10
 """Bytes of stdout that wait for a reader before the sender is held up."""
+AT_ONCE, PER_SECOND = 16 << 20, 4 << 20
+"""Bytes that a program may send, on stdout and stderr together. The largest first picture of a host is about one
+MiB, and a host of 16 busy GPUs sends less than one a second at the shortest interval."""
 LAST_WORDS = 1.0
 """Seconds that an ended program's output may still take: a child of it could hold it open for ever."""
 
@@ -62,6 +66,7 @@ class Process:
         """Why the link was lost, if that is how it ended."""
         self.has_ended = False
         self._pipe = pipe
+        self._allowance = Allowance(AT_ONCE, PER_SECOND)
         self._loop = asyncio.get_running_loop()
         self._chunks: deque[bytes] = deque()
         self._size = 0
@@ -163,6 +168,8 @@ class Process:
     # ---- for the transport
 
     def got_output(self, data: bytes) -> None:
+        if not self._may_send(len(data)):
+            return
         if self._receive is not None:
             self._receive(data)
             return
@@ -174,8 +181,25 @@ class Process:
             self._pipe.pause_reading()
 
     def got_stderr(self, data: bytes) -> None:
+        if not self._may_send(len(data)):
+            return
         self._stderr += data[-STDERR_KEPT:]
         del self._stderr[:-STDERR_KEPT]
+
+    def _may_send(self, count: int) -> bool:
+        """Whether to take what came. A program that floods is ended at once, and nothing more of it is taken."""
+        if self.failure is None and not self._allowance.covers(count):
+            self.failure = AgentFailed(
+                f"what the host sends has no end: more than {AT_ONCE >> 20} MiB at once and "
+                f"{PER_SECOND >> 20} MiB a second"
+            )
+            self._pipe.close()
+            self._give_last_words()
+        return self.failure is None
+
+    def _give_last_words(self) -> None:
+        if not self.has_ended and self._last_words is None:
+            self._last_words = self._loop.call_later(LAST_WORDS, self.lost)
 
     def got_eof(self) -> None:
         """stdout is closed; the program may still run."""
@@ -184,8 +208,7 @@ class Process:
 
     def got_exit(self, status: int | None, signal: str = "") -> None:
         self.exit_status, self.exit_signal = status, signal
-        if not self.has_ended and self._last_words is None:
-            self._last_words = self._loop.call_later(LAST_WORDS, self.lost)
+        self._give_last_words()
 
     def got_writable(self, is_writable: bool) -> None:
         if is_writable:
@@ -198,7 +221,7 @@ class Process:
         if self.has_ended:
             return
         self.has_ended = True
-        self.failure = failure
+        self.failure = self.failure or failure
         if self._last_words is not None:
             self._last_words.cancel()
         self._writable.set()

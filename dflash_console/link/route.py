@@ -10,18 +10,17 @@ import os
 import pwd
 import re
 import shlex
-import signal
 import socket
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from dflash_console.config import HostConfig
 from dflash_console.errors import Unreachable
+from dflash_console.link.asking import MOST_OUTPUT, Asking, ask
 from dflash_console.link.clean import clean_bytes
-from dflash_console.link.processgroup import signal_group
-from dflash_console.link.threads import in_thread
+from dflash_console.link.files import MOST_OF_A_KEY, Files, Unfit, look
 
 __all__ = ["Route", "Wish", "build", "parse", "resolve", "wish_of"]
 
@@ -133,50 +132,60 @@ async def _resolve(wish: Wish, ssh_config: str | None, before: tuple[Wish, ...])
     if wish in before or len(before) > MOST_HOPS:
         chain = " -> ".join(hop.address for hop in (*before, wish))
         raise Unreachable(f"the jump hosts in the ssh config never end: {chain}")
-    # In a thread, because starting a process takes some milliseconds, and a fleet starts with hundreds.
-    route, hop = await in_thread(lambda: _look_up(wish, ssh_config))
+    answer = await _ask(wish, ssh_config)
+    route, hop = await look(
+        lambda files: _built(answer, wish, ssh_config, files), key=("route", wish, ssh_config, answer)
+    )
     if hop is None:
         return route
     return msgspec.structs.replace(route, via=await _resolve(hop, ssh_config, (*before, wish)))
 
 
-def _look_up(wish: Wish, ssh_config: str | None) -> tuple[Route, Wish | None]:
+def _built(answer: str, wish: Wish, ssh_config: str | None, files: Files) -> tuple[Route, Wish | None]:
     """The route without its jump host, and what to ask for that one."""
-    answer = parse(_ask(wish, ssh_config))
-    route = build(answer, wish, ssh_config)
-    jump = _none_as_empty(_last(answer, "proxyjump"))
-    return route, hop_wish(expand(jump, _tokens(route, answer))) if jump else None
+    parsed = parse(answer)
+    route = build(parsed, wish, ssh_config, files)
+    jump = _none_as_empty(_last(parsed, "proxyjump"))
+    return route, hop_wish(expand(jump, _tokens(route, parsed))) if jump else None
 
 
-def _ask(wish: Wish, ssh_config: str | None) -> str:
-    arguments = wish.arguments(ssh_config)
+async def _ask(wish: Wish, ssh_config: str | None) -> str:
+    command = ["ssh", "-G", "-T", *wish.arguments(ssh_config)]
+    shown = shlex.join(["ssh", "-G", *command[3:]])
+    await look(lambda files: _check_config(ssh_config, files), key=("config", ssh_config))
     try:
-        process = subprocess.Popen(
-            ["ssh", "-G", "-T", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        outcome = await ask(command, ASK_TIMEOUT)
     except FileNotFoundError:
         raise Unreachable("the program `ssh` is not on this machine: install OpenSSH's client") from None
     except (OSError, ValueError) as error:
         raise Unreachable(f"`ssh` can't be started to read its config: {error}") from None
-    with process:
+    said = clean_bytes(outcome.complaint[-600:], 600)
+    last = f"; it printed last: {said[-300:]!r}" if said else ""
+    if outcome.end == "time":
+        raise Unreachable(
+            f"`{shown}` did not end in {ASK_TIMEOUT:.0f} s and was stopped; does a `Match exec` of the ssh "
+            f"config hang{last}"
+        )
+    if outcome.end == "flood":
+        raise Unreachable(
+            f"`{shown}` printed more than {MOST_OUTPUT >> 10} KiB and was stopped; does a `Match exec` of the "
+            f"ssh config print without end{last}"
+        )
+    if outcome.status != 0:
+        raise Unreachable(
+            f"ssh does not accept its config for {wish.address}: "
+            f"{said or f'exit {outcome.status}, nothing said'}"
+        )
+    return outcome.output.decode("utf-8", "surrogateescape")
+
+
+def _check_config(ssh_config: str | None, files: Files) -> None:
+    """Raises Unreachable for a config that ssh would read without end. What it includes is not looked at."""
+    for path in (_home("~/.ssh/config"), "/etc/ssh/ssh_config") if ssh_config is None else (ssh_config,):
         try:
-            output, complaint = process.communicate(timeout=ASK_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            raise Unreachable(
-                f"`{shlex.join(['ssh', '-G', *arguments])}` did not end in {ASK_TIMEOUT:.0f} s; does a "
-                "`Match exec` of the ssh config hang?"
-            ) from None
-        finally:
-            if process.returncode is None:
-                signal_group(process.pid, signal.SIGKILL)
-    if process.returncode != 0:
-        said = clean_bytes(complaint, 600) or f"exit {process.returncode}, nothing said"
-        raise Unreachable(f"ssh does not accept its config for {wish.address}: {said}")
-    return output.decode("utf-8", "surrogateescape")
+            files.check(path, MOST_OF_A_KEY)
+        except Unfit as error:
+            raise Unreachable(f"the ssh config {path} can't be read: {error.strerror}") from None
 
 
 def parse(output: str) -> dict[str, list[str]]:
@@ -189,8 +198,11 @@ def parse(output: str) -> dict[str, list[str]]:
     return found
 
 
-def build(answer: Mapping[str, list[str]], wish: Wish, ssh_config: str | None) -> Route:
+def build(
+    answer: Mapping[str, list[str]], wish: Wish, ssh_config: str | None, files: Files | None = None
+) -> Route:
     """The Route that the answer of `ssh -G` describes, without its jump host. Looks at files, blocks."""
+    exists = (files or Files()).exists
     route = Route(
         name=wish.address,
         command=wish.command(ssh_config),
@@ -209,8 +221,8 @@ def build(answer: Mapping[str, list[str]], wish: Wish, ssh_config: str | None) -
         gssapi_auth=_is_on(answer, "gssapiauthentication"),
         preferred_auth=_names(answer, "preferredauthentications"),
         host_key_alias=_last(answer, "hostkeyalias"),
-        user_known_hosts=_existing(_last(answer, "userknownhostsfile")),
-        global_known_hosts=_existing(_last(answer, "globalknownhostsfile")),
+        user_known_hosts=_existing(_last(answer, "userknownhostsfile"), exists),
+        global_known_hosts=_existing(_last(answer, "globalknownhostsfile"), exists),
         revoked_host_keys=_none_as_empty(_last(answer, "revokedhostkeys")),
         check_host_ip=_is_on(answer, "checkhostip"),
         known_hosts_command=_none_as_empty(_last(answer, "knownhostscommand")),
@@ -230,9 +242,9 @@ def build(answer: Mapping[str, list[str]], wish: Wish, ssh_config: str | None) -
         identity_files=tuple(
             path
             for path in _files(answer.get("identityfile", ()), tokens)
-            if any(os.path.exists(path + ending) for ending in ("", ".pub", "-cert.pub"))
+            if any(exists(path + ending) for ending in ("", ".pub", "-cert.pub"))
         ),
-        certificate_files=tuple(filter(os.path.exists, _files(answer.get("certificatefile", ()), tokens))),
+        certificate_files=tuple(filter(exists, _files(answer.get("certificatefile", ()), tokens))),
     )
 
 
@@ -291,9 +303,10 @@ def _files(values: Sequence[str], tokens: Mapping[str, str]) -> list[str]:
 
 
 def _home(path: str) -> str:
-    # As ssh does, and unlike os.path.expanduser, $HOME is not asked.
+    # As ssh does, and unlike os.path.expanduser, $HOME is not asked. An account without an entry is for ssh to name.
     if path == "~" or path.startswith("~/"):
-        return pwd.getpwuid(os.getuid()).pw_dir + path[1:]
+        with suppress(KeyError):
+            return pwd.getpwuid(os.getuid()).pw_dir + path[1:]
     return os.path.expanduser(path)
 
 
@@ -301,7 +314,7 @@ def _variables(path: str) -> str:
     return re.sub(r"\$\{(\w+)\}", lambda match: os.environ.get(match[1], match[0]), path)
 
 
-def _existing(value: str) -> tuple[str, ...]:
+def _existing(value: str, exists: Callable[[str], bool]) -> tuple[str, ...]:
     """The files of a list that exist. `ssh -G` does not quote, so names with spaces are found by trying."""
     words = [] if value.lower() == "none" else value.split(" ")
     found: list[str] = []
@@ -309,7 +322,7 @@ def _existing(value: str) -> tuple[str, ...]:
     while at < len(words):
         for end in range(len(words), at, -1):
             path = _home(" ".join(words[at:end]))
-            if os.path.exists(path):
+            if exists(path):
                 found.append(path)
                 break
         else:
@@ -340,17 +353,10 @@ def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
 def _ciphers_of_ssh() -> tuple[str, ...]:
     """Those of ssh without any config."""
     try:
-        done = subprocess.run(
-            ["ssh", "-G", "-T", "-F", "none", "--", "localhost"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=ASK_TIMEOUT,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        outcome = Asking(["ssh", "-G", "-T", "-F", "none", "--", "localhost"]).run(ASK_TIMEOUT)
+    except OSError:
         return ()
-    return _names(parse(done.stdout), "ciphers")
+    return _names(parse(outcome.output.decode("utf-8", "replace")), "ciphers")
 
 
 def _last(answer: Mapping[str, list[str]], keyword: str) -> str:

@@ -9,8 +9,10 @@ from itertools import count
 
 import msgspec
 
+from dflash_console.bounds import Time
 from dflash_console.config import HostConfig
 from dflash_console.errors import AgentFailed, LinkError, Unreachable
+from dflash_console.link.allowance import Allowance
 from dflash_console.link.boot import boot, ending
 from dflash_console.link.clean import clean, decode
 from dflash_console.link.frames import MESSAGE, Splitter, pack
@@ -24,6 +26,8 @@ BOOT_TIMEOUT = 20.0
 """Seconds. A login with pyenv shims takes 0.3, one with a home on a slow NFS several."""
 ANSWER_TIMEOUT = 10.0
 END_GRACE = 1.0
+AT_ONCE, PER_SECOND = 10_000, 100
+"""Messages that an agent may send. At the shortest interval a busy one sends some twenty a second."""
 
 
 class Pong(msgspec.Struct, frozen=True):
@@ -49,6 +53,7 @@ class Session:
         self._process = process
         self._name = name
         self._splitter = Splitter()
+        self._allowance = Allowance(AT_ONCE, PER_SECOND)
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._inbox = Inbox()
@@ -142,10 +147,15 @@ class Session:
         if self._failure is not None:
             return
         try:
-            for kind, payload in self._splitter.feed(data):
+            frames = self._splitter.feed(data)
+            if not self._allowance.covers(len(frames)):
+                raise AgentFailed(
+                    f"the agent's messages have no end: more than {AT_ONCE} at once and {PER_SECOND} a second"
+                )
+            for kind, payload in frames:
                 if kind != MESSAGE:
                     raise AgentFailed("the agent sent raw data where only messages may come")
-                self._take(decode(payload))
+                self._take(decode(payload, self._asked))
         except AgentFailed as error:
             self._fail(AgentFailed(f"{self._name}: {error}"))
             self._process.kill()
@@ -205,7 +215,7 @@ class Session:
 
 
 class _At(msgspec.Struct):
-    at: float
+    at: Time
 
 
 def _again(failure: LinkError) -> LinkError:

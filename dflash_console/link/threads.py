@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["in_thread"]
+__all__ = ["in_thread", "start_thread"]
 
 T = TypeVar("T")
 
@@ -18,6 +18,11 @@ async def in_thread(work: Callable[[], T]) -> T:
     A thread each, and a daemon: a name server that hangs for a minute then holds up neither the other hosts
     (as a pool of few threads would) nor the end of the program (which waits for every pool).
     """
+    return await start_thread(work)
+
+
+def start_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """The same, not waited for. Cancelling the future leaves the thread to itself."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -42,4 +47,4 @@ async def in_thread(work: Callable[[], T]) -> T:
             return
 
     threading.Thread(target=run, name="link look-up", daemon=True).start()
-    return await answer
+    return answer

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ACTIONS", "Action", "Place", "actions_in", "bindings", "footer_keys", "key_table"]
 
-Place = Literal["everywhere", "fleet", "host"]
+Place = Literal["everywhere", "fleet", "host", "overview", "environments", "evidence"]
+"""Where a key works; `overview` and `environments` are tabs of the host screen, whose own keys are in `host`."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,20 @@ ACTIONS: tuple[Action, ...] = (
         30,
         "Filter hosts",
     ),
-    Action("fleet.clear", ("escape",), "Esc", "clear_filter", "show all hosts again", "fleet"),
+    Action(
+        "fleet.mark",
+        ("space",),
+        "Space",
+        "mark",
+        "mark the selected host, or unmark it; v and V verify all that are marked",
+        "fleet",
+        ("space", "mark"),
+        55,
+        "Mark or unmark the selected host",
+    ),
+    Action(
+        "fleet.clear", ("escape",), "Esc", "clear_filter", "show all hosts again, then unmark all", "fleet"
+    ),
     Action(
         "host.back",
         ("escape",),
@@ -88,14 +102,114 @@ ACTIONS: tuple[Action, ...] = (
         10,
         "Back to the fleet",
     ),
-    Action("host.down", ("down", "j"), "↓ j", "scroll_by(1)", "scroll down", "host", ("↑↓", "scroll"), 20),
-    Action("host.up", ("up", "k"), "↑ k", "scroll_by(-1)", "scroll up", "host"),
-    Action("host.page_down", ("pagedown",), "PgDn", "page(1)", "scroll a page down", "host"),
-    Action("host.page_up", ("pageup",), "PgUp", "page(-1)", "scroll a page up", "host"),
-    Action("host.top", ("g", "home"), "g Home", "scroll_to_end(-1)", "to the top", "host"),
-    Action("host.bottom", ("G", "end"), "G End", "scroll_to_end(1)", "to the bottom", "host"),
-    Action("host.previous", ("left", "h"), "← h", "step(-1)", "the host before", "host"),
-    Action("host.next", ("right", "l"), "→ l", "step(1)", "the next host", "host", ("←→", "other host"), 30),
+    Action("host.next_tab", ("tab",), "Tab", "next_tab(1)", "the next tab", "host", ("tab", "next tab"), 15),
+    Action("host.previous_tab", ("shift+tab",), "Shift+Tab", "next_tab(-1)", "the tab before", "host"),
+    Action("host.overview", ("1",), "1", "tab('overview')", "the overview", "host", title="Overview"),
+    Action(
+        "host.environments",
+        ("2",),
+        "2",
+        "tab('environments')",
+        "the environments, check by check",
+        "host",
+        title="Environments, check by check",
+    ),
+    Action("host.previous", ("less_than_sign",), "<", "step(-1)", "the host before", "host"),
+    Action("host.next", ("greater_than_sign",), ">", "step(1)", "the next host", "host"),
+    Action(
+        "overview.down", ("down", "j"), "↓ j", "move('down')", "scroll down", "overview", ("↑↓", "scroll"), 30
+    ),
+    Action("overview.up", ("up", "k"), "↑ k", "move('up')", "scroll up", "overview"),
+    Action("overview.page_down", ("pagedown",), "PgDn", "page(1)", "scroll a page down", "overview"),
+    Action("overview.page_up", ("pageup",), "PgUp", "page(-1)", "scroll a page up", "overview"),
+    Action("overview.top", ("g", "home"), "g Home", "move('first')", "to the top", "overview"),
+    Action("overview.bottom", ("G", "end"), "G End", "move('last')", "to the bottom", "overview"),
+    Action("overview.previous", ("left", "h"), "← h", "move('left')", "the host before", "overview"),
+    Action(
+        "overview.next",
+        ("right", "l"),
+        "→ l",
+        "move('right')",
+        "the next host",
+        "overview",
+        ("←→", "other host"),
+        52,
+    ),
+    Action(
+        "environments.left",
+        ("left", "h"),
+        "← h",
+        "move('left')",
+        "the environment to the left",
+        "environments",
+    ),
+    Action(
+        "environments.down",
+        ("down", "j"),
+        "↓ j",
+        "move('down')",
+        "the check below",
+        "environments",
+        ("←↓↑→", "move"),
+        30,
+    ),
+    Action("environments.up", ("up", "k"), "↑ k", "move('up')", "the check above", "environments"),
+    Action(
+        "environments.right",
+        ("right", "l"),
+        "→ l",
+        "move('right')",
+        "the environment to the right",
+        "environments",
+    ),
+    Action("environments.first", ("g", "home"), "g Home", "move('first')", "the first check", "environments"),
+    Action("environments.last", ("G", "end"), "G End", "move('last')", "the last check", "environments"),
+    Action(
+        "environments.page_down", ("pagedown",), "PgDn", "page(1)", "a page of checks down", "environments"
+    ),
+    Action("environments.page_up", ("pageup",), "PgUp", "page(-1)", "a page of checks up", "environments"),
+    Action(
+        "environments.open",
+        ("enter",),
+        "Enter",
+        "open",
+        "the whole evidence of the check",
+        "environments",
+        ("enter", "evidence"),
+        20,
+        "Evidence of the check under the cursor",
+    ),
+    Action("evidence.back", ("escape",), "Esc", "back", "back to the host", "evidence", ("esc", "back"), 10),
+    Action(
+        "evidence.down", ("down", "j"), "↓ j", "scroll_by(1)", "scroll down", "evidence", ("↑↓", "scroll"), 20
+    ),
+    Action("evidence.up", ("up", "k"), "↑ k", "scroll_by(-1)", "scroll up", "evidence"),
+    Action("evidence.page_down", ("pagedown",), "PgDn", "page(1)", "scroll a page down", "evidence"),
+    Action("evidence.page_up", ("pageup",), "PgUp", "page(-1)", "scroll a page up", "evidence"),
+    Action("evidence.top", ("g", "home"), "g Home", "scroll_to_end(-1)", "to the top", "evidence"),
+    Action("evidence.bottom", ("G", "end"), "G End", "scroll_to_end(1)", "to the bottom", "evidence"),
+    Action(
+        "verify",
+        ("v",),
+        "v",
+        "app.verify(False)",
+        "verify what the cursor is on, or all marked hosts: nothing on a host is changed",
+        "everywhere",
+        ("v", "verify"),
+        25,
+        "Verify",
+    ),
+    Action(
+        "verify_deeply",
+        ("V",),
+        "V",
+        "app.verify(True)",
+        "verify deeply: pins, binaries, a real import, and every GPU that nobody uses",
+        "everywhere",
+        ("V", "deeply"),
+        62,
+        "Verify deeply",
+    ),
     Action(
         "trouble.next",
         ("n",),
@@ -123,7 +237,7 @@ ACTIONS: tuple[Action, ...] = (
         "freeze the screen, and let it go on; the hosts are watched all the time",
         "everywhere",
         ("p", "pause"),
-        40,
+        53,
         "Pause or go on",
     ),
     Action(
@@ -160,6 +274,14 @@ ACTIONS: tuple[Action, ...] = (
         "Help",
     ),
     Action(
+        "stop",
+        ("ctrl+z",),
+        "Ctrl+Z",
+        "app.stop",
+        "stop and go back to the shell, whose fg goes on",
+        "everywhere",
+    ),
+    Action(
         "quit",
         ("q", "ctrl+q"),
         "q Ctrl+Q",
@@ -173,13 +295,13 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 
-def actions_in(place: Place) -> tuple[Action, ...]:
-    """The actions of a place, and those that work everywhere."""
-    return tuple(action for action in ACTIONS if action.place in (place, "everywhere"))
+def actions_in(*places: Place) -> tuple[Action, ...]:
+    """The actions of places, and those that work everywhere."""
+    return tuple(action for action in ACTIONS if action.place in (*places, "everywhere"))
 
 
-def bindings(place: Place) -> list[BindingType]:
-    """The Textual bindings of one place alone."""
+def bindings(*places: Place) -> list[BindingType]:
+    """The Textual bindings of these places alone."""
     from textual.binding import Binding
 
     return [
@@ -191,18 +313,19 @@ def bindings(place: Place) -> list[BindingType]:
             id=action.id,
         )
         for action in ACTIONS
-        if action.place == place
+        if action.place in places
     ]
 
 
-def footer_keys(place: Place) -> list[tuple[str, str]]:
-    """Keys and words for the footer of a place, most wanted first."""
-    shown = sorted((action for action in actions_in(place) if action.footer), key=lambda action: action.rank)
+def footer_keys(*places: Place) -> list[tuple[str, str]]:
+    """Keys and words for the footer where these places are on the screen, most wanted first."""
+    shown = sorted(
+        (action for action in actions_in(*places) if action.footer), key=lambda action: action.rank
+    )
     return [action.footer for action in shown if action.footer]
 
 
 def key_table(actions: Iterable[Action] = ACTIONS) -> str:
     """The keys as a Markdown table, for README."""
-    where = {"everywhere": "everywhere", "fleet": "fleet", "host": "host"}
-    rows = [f"| `{action.shown}` | {where[action.place]} | {action.help} |" for action in actions]
+    rows = [f"| `{action.shown}` | {action.place} | {action.help} |" for action in actions]
     return "\n".join(["| key | where | what it does |", "|---|---|---|", *rows])

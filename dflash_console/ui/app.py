@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from rich.text import Text
 from textual.app import App
+from textual.events import Event, Key, Paste
+from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 
 from dflash_console.errors import ConsoleError
 from dflash_console.ui.actions import bindings
+from dflash_console.ui.colourless import Colourless, wants_no_colour
 from dflash_console.ui.drawing.line import safe
+from dflash_console.ui.drawing.matrix import Place as MatrixPlace
+from dflash_console.ui.evidence import EvidenceScreen
 from dflash_console.ui.fleet_screen import FleetScreen
 from dflash_console.ui.host_screen import HostScreen
+from dflash_console.ui.keys import OneAtATime
 from dflash_console.ui.panel import Panel
 from dflash_console.ui.scene import Moment, Scene, SceneMaker, next_trouble, now
 from dflash_console.ui.screen import ConsoleScreen
+from dflash_console.ui.sequences import Refused
 from dflash_console.ui.terminal import (
     ConsoleDriver,
+    Continued,
     handle_signals,
     is_gone,
     release_signals,
     terminal_of_stdin,
 )
 from dflash_console.ui.themes import DEFAULT, FEW_COLOURS, Look, Themes
+from dflash_console.ui.verifying import VerdictSource, Verifying
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.command import Provider
+    from textual.filter import LineFilter
     from textual.timer import Timer
 
     from dflash_console.fleet import HostView
@@ -75,6 +86,7 @@ class ConsoleApp(App[None]):
         theme: str | None = None,
         is_read_only: bool = False,
         remember_theme: Callable[[str], None] | None = None,
+        verdicts: VerdictSource | None = None,
         clock: Callable[[float], Moment] = now,
     ) -> None:
         """`theme` None takes the one that suits the terminal; `clock` gives the moment."""
@@ -83,19 +95,24 @@ class ConsoleApp(App[None]):
         self.look: Look = self._looks[DEFAULT]
         super().__init__(driver_class=ConsoleDriver)
         self.animation_level = "none"
+        self.no_color = wants_no_colour(os.environ)
         self._fleet = fleet
+        self.verifying = Verifying(self, verdicts)
         self._clock = clock
         self._remember = remember_theme
         self._paused_at: float | None = None
         self._scenes = SceneMaker()
         self._terminal: int | None = None
+        self._keys = OneAtATime(self, super().on_event)
         self._early: Timer | None = None
         self._early_until = 0.0
         self.interval = interval
         self.is_read_only = is_read_only
         self.fault = ""
         """Why the last tick could not be painted; empty while all is well."""
-        self.scene: Scene = self._scenes.take(fleet.views(), self.now())
+        self.marked: frozenset[str] = frozenset()
+        """Names of the hosts that are marked, whether a filter shows them or not."""
+        self.scene: Scene = self._take()
         self.selected = self.scene.hosts[0].name if self.scene.hosts else ""
         self.first_frame: Callable[[], None] | None = None
         """Called once, after the first frame is on the screen."""
@@ -134,6 +151,22 @@ class ConsoleApp(App[None]):
         if self.first_frame is not None:
             self.call_after_refresh(self.first_frame)
 
+    async def on_event(self, event: Event) -> None:
+        """Keys and pastes wait for their turn."""
+        if isinstance(event, Key | Paste) and not event.is_forwarded:
+            await self._keys.take(event)
+        else:
+            await super().on_event(event)
+
+    def on_refused(self, event: Refused) -> None:
+        """Says what the terminal sent in vain."""
+        self.notify(event.why, severity="warning", timeout=3, markup=False)
+
+    def on_continued(self, event: Continued) -> None:
+        """Draws everything anew, from what is known now."""
+        self.tick()
+        self.refresh(layout=True)
+
     def leave(self, code: int) -> None:
         """Ends the console with an exit code, the terminal left as it was."""
         self.exit(return_code=code)
@@ -155,12 +188,16 @@ class ConsoleApp(App[None]):
         before = self.scene
         try:
             if self._paused_at is None:
-                self.scene = self._scenes.take(self._fleet.views(), self.now())
+                self.scene = self._take()
             self.fault = ""
         except Exception as error:  # noqa: BLE001  the top of the tick's loop: shown in the header
             self.fault = f"{type(error).__name__}: {error}"
         if not is_early or self.scene.hosts != before.hosts:
             self.paint()
+
+    def _take(self) -> Scene:
+        self.verifying.refresh()
+        return self._scenes.take(self._fleet.views(), self.now(), self.verifying.of)
 
     def _early_tick(self) -> None:
         """Paints hosts soon after they first answer, as long as that is to be expected."""
@@ -210,6 +247,11 @@ class ConsoleApp(App[None]):
             self._fleet.retry(host.name)
             self.notify(f"{host.name}: trying now", timeout=2, markup=False)
 
+    def action_verify(self, is_deep: bool) -> None:
+        """Has verified what the cursor is on; the answers show as they come."""
+        if isinstance(self.screen, ConsoleScreen):
+            self.verifying.ask(self.screen.targets, is_deep=is_deep)
+
     def action_trouble(self, step: int) -> None:
         """Selects the next (1) or the previous (-1) host with trouble, worst first."""
         screen = self.screen
@@ -222,6 +264,12 @@ class ConsoleApp(App[None]):
         self.selected = name
         screen.show_selected()
 
+    def action_stop(self) -> None:
+        """Stops the console as a shell's job, until `fg`."""
+        driver = self._driver
+        if isinstance(driver, ConsoleDriver) and not driver.stop():
+            self.notify("no shell to go back to; q quits", timeout=2, markup=False)
+
     def action_help_quit(self) -> None:
         """Says how to quit, for those whom Ctrl+C would have quit elsewhere."""
         self.notify("q quits", timeout=2, markup=False)
@@ -232,7 +280,7 @@ class ConsoleApp(App[None]):
 
         screen = self.screen
         if isinstance(screen, ConsoleScreen):
-            self.push_screen(HelpScreen(screen.place))
+            self.push_screen(HelpScreen(*screen.places))
 
     def run_on(self, screen: ConsoleScreen, action: str) -> Awaitable[bool]:
         """Runs an action of the registry as if its key had been pressed on a screen."""
@@ -243,14 +291,25 @@ class ConsoleApp(App[None]):
         if self.scene.host(name) is None:
             return
         self.selected = name
+        self.close_evidence()
         if isinstance(self.screen, HostScreen):
-            self.paint()
+            self.screen.show_selected()
         elif isinstance(self.screen, FleetScreen):
             self.push_screen(HostScreen())
 
     def close_host(self) -> None:
         """Back to the fleet."""
         if isinstance(self.screen, HostScreen):
+            self.pop_screen()
+
+    def open_evidence(self, host: str, place: MatrixPlace) -> None:
+        """Shows the whole evidence of a check."""
+        if isinstance(self.screen, HostScreen):
+            self.push_screen(EvidenceScreen(host, place))
+
+    def close_evidence(self) -> None:
+        """Back to the host, if evidence is in front."""
+        if isinstance(self.screen, EvidenceScreen):
             self.pop_screen()
 
     # ---- themes
@@ -268,12 +327,20 @@ class ConsoleApp(App[None]):
     def use_theme(self, name: str) -> None:
         """Takes a theme and remembers it."""
         self._wear(name)
-        self.notify(f"theme {name}", timeout=1.5, markup=False)
+        unseen = "; NO_COLOR hides its colours" if self.no_color else ""
+        self.notify(f"theme {name}{unseen}", timeout=1.5, markup=False)
         if self._remember is not None:
             try:
                 self._remember(name)
             except ConsoleError as error:
                 self.notify(str(error), severity="warning", markup=False)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What happens to all that is drawn, before it is sent."""
+        if self.no_color:
+            return [self._colourless]
+        # Textual takes an empty NO_COLOR for one that is set.
+        return [kept for kept in super().get_line_filters() if not isinstance(kept, Monochrome | NoColor)]
 
     def _start_theme(self, name: str | None) -> None:
         if name is not None and name not in self._looks:
@@ -289,6 +356,7 @@ class ConsoleApp(App[None]):
 
     def _wear(self, name: str) -> None:
         self.look = self._looks[name]
+        self._colourless = Colourless(self.look.colours)
         self.theme = name
         for screen in self.screen_stack if self._running else ():
             for panel in screen.query(Panel):

@@ -29,7 +29,7 @@ class Commands(Provider):
         app = cast(ConsoleApp, self.app)
         screen = self.screen
         if isinstance(screen, ConsoleScreen):
-            for action in actions_in(screen.place):
+            for action in actions_in(*screen.places):
                 if action.title:
                     yield _Command(
                         action.title,

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import on
 from textual.widgets import Input
 
-from dflash_console.ui.actions import bindings
+from dflash_console.ui.actions import Place, bindings
 from dflash_console.ui.drawing.line import Line, Row
 from dflash_console.ui.drawing.masonry import Direction
 from dflash_console.ui.panel import HostChosen, Panel
 from dflash_console.ui.scene import HostScene, matching
 from dflash_console.ui.screen import ConsoleScreen
 from dflash_console.ui.table import MOST_PANELS, Arranged, Table
+from dflash_console.ui.verifying import Target
 from dflash_console.ui.wall import Scrolled, Wall
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _FILTER_KEYS = (("enter", "keep the filter"), ("esc", "show all hosts"))
 class FleetScreen(ConsoleScreen):
     """All hosts, or those that the filter lets through."""
 
-    place = "fleet"
     BINDINGS: ClassVar[list[BindingType]] = bindings("fleet")
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -39,6 +39,17 @@ class FleetScreen(ConsoleScreen):
         self._nothing = Panel(id="nothing")
         self._filter = Input(id="filter", placeholder="words of name, hostname, role or state", compact=True)
         self.filter_text = ""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The fleet's keys."""
+        return ("fleet",)
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        """The marked hosts, shown or not; without any, the selected one."""
+        marked = [Target(host.name) for host in self.owner.scene.hosts if host.name in self.owner.marked]
+        return marked or super().targets
 
     def compose(self) -> Iterator[Widget]:
         """Header, hosts, filter, footer."""
@@ -56,7 +67,7 @@ class FleetScreen(ConsoleScreen):
     def paint(self) -> None:
         """Draws the hosts that the filter lets through; the selection stays among them."""
         scene = self.owner.scene
-        shown = matching(scene.hosts, self.filter_text)
+        shown = self.candidates()
         names = [host.name for host in shown]
         if names and self.owner.selected not in names:
             self.owner.selected = names[0]
@@ -75,7 +86,11 @@ class FleetScreen(ConsoleScreen):
 
     def candidates(self) -> Sequence[HostScene]:
         """The hosts that the filter lets through."""
-        return matching(self.owner.scene.hosts, self.filter_text)
+        marked = self.owner.marked
+        hosts = self.owner.scene.hosts
+        if marked:
+            hosts = tuple(host._replace(is_marked=True) if host.name in marked else host for host in hosts)
+        return matching(hosts, self.filter_text)
 
     def show_selected(self) -> None:
         """Has the selected host on the screen."""
@@ -119,8 +134,19 @@ class FleetScreen(ConsoleScreen):
         self._filter.focus()
         self.owner.paint()
 
+    def action_mark(self) -> None:
+        """Marks the selected host or unmarks it; one that was scrolled out of sight is shown first."""
+        name = self.owner.selected
+        if name and self._hosts.display and self._hosts.shows(name):
+            self.owner.marked ^= {name}
+            self.owner.paint()
+        else:
+            self._select(name)
+
     def action_clear_filter(self) -> None:
-        """Shows all hosts again."""
+        """Shows all hosts again; when they are shown, unmarks them."""
+        if not self._filter.display and not self.filter_text:
+            self.owner.marked = frozenset()
         self._filter.value = ""
         self._close_filter()
 

@@ -21,7 +21,7 @@ __all__ = ["HelpScreen"]
 
 
 class HelpScreen(ModalScreen[None]):
-    """The keys of a place and the marks; any of the keys that lead out closes it."""
+    """The keys of places and the marks; any of the keys that lead out closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "dismiss", "close", show=False),
@@ -31,15 +31,15 @@ class HelpScreen(ModalScreen[None]):
         Binding("pageup", "scroll(-10)", "a page up", show=False),
     ]
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, *places: Place) -> None:
         super().__init__()
         self._keys = [
             (
-                action.place if action.place != place else f"on this screen ({place})",
+                f"on this screen ({action.place})" if action.place in places else action.place,
                 action.shown,
                 action.help,
             )
-            for action in actions_in(place)
+            for action in actions_in(*places)
         ]
         self._panel = Panel(id="help", ground="raised")
 

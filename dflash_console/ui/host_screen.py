@@ -1,70 +1,96 @@
-"""The second screen: all that is known of one host."""
+"""The second screen: one host, in tabs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.containers import VerticalScroll
-
-from dflash_console.ui.actions import bindings
-from dflash_console.ui.drawing.host_page import draw_host_page
+from dflash_console.ui.actions import Place, bindings
 from dflash_console.ui.drawing.line import Line, Row
 from dflash_console.ui.drawing.panel import state_words
+from dflash_console.ui.environments import Environments
+from dflash_console.ui.overview import Overview
 from dflash_console.ui.panel import Panel
 from dflash_console.ui.scene import HostScene
 from dflash_console.ui.screen import ConsoleScreen
+from dflash_console.ui.tab import Tab
+from dflash_console.ui.verifying import Target
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-__all__ = ["HostScreen"]
+__all__ = ["TABS", "HostScreen"]
+
+TABS: tuple[type[Tab], ...] = (Overview, Environments)
+"""In the order of their numbers."""
 
 
 class HostScreen(ConsoleScreen):
-    """The selected host in sections, live."""
+    """The selected host, live."""
 
-    place = "host"
-    BINDINGS: ClassVar[list[BindingType]] = bindings("host")
+    # Tabs share keys; what a key does is the same action for all of them, and the tab in front takes it.
+    BINDINGS: ClassVar[list[BindingType]] = bindings("host", *(tab.place for tab in TABS))
 
     def __init__(self) -> None:
         super().__init__()
         self._title = Panel(id="title")
-        self._page = Panel(id="page")
-        self._scroll = VerticalScroll(self._page, id="page-scroll", can_focus=False)
+        self._bar = Panel(id="tabs")
+        self._tabs = [tab() for tab in TABS]
+        self._at = 0
+
+    @property
+    def tab(self) -> Tab:
+        """The one in front."""
+        return self._tabs[self._at]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The screen's keys and those of the tab in front."""
+        return ("host", self.tab.place)
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        """What is under the cursor of the tab in front, else the host."""
+        return [Target(self.owner.selected, self.tab.venv)]
 
     def compose(self) -> Iterator[Widget]:
-        """Header, the host's title, its page, footer."""
+        """Header, the host's title, the names of the tabs, the one in front, footer."""
         yield self.header
         yield self._title
-        yield self._scroll
+        yield self._bar
+        for number, tab in enumerate(self._tabs):
+            tab.display = number == self._at
+            yield tab
         yield self.footer
 
     def paint(self) -> None:
-        """Draws the selected host; a page that can't be drawn says why."""
-        self.paint_frame(hint=self._position())
+        """Draws the selected host."""
+        self.paint_frame(hint=self.tab.hint)
         scene = self.owner.scene
         host = scene.host(self.owner.selected)
-        width = self._scroll.scrollable_content_region.width - 2
-        if host is None or width < 8:
+        if host is None:
             return
         self._title.show([_title(host, self.size.width)])
-        try:
-            lines = draw_host_page(host, width, scene.moment)
-        except Exception as error:  # noqa: BLE001  one host's page must not end the console; the error is shown instead
-            text = f"  this page could not be drawn: {type(error).__name__}: {error}"
-            lines = [Row(width).add(text, "bad").line()]
-        self._page.show(lines)
+        self._bar.show([_bar(self._at, self.size.width)])
+        self.tab.paint(host, scene.moment)
 
     def show_selected(self) -> None:
-        """Shows the selected host from its top."""
-        self._to(0)
+        """Shows the selected host from the start."""
+        for tab in self._tabs:
+            tab.start()
         self.owner.paint()
 
-    def _position(self) -> str:
-        most = self._scroll.max_scroll_y
-        return f"{round(self._scroll.scroll_y * 100 / most)} %" if most else ""
+    def show_tab(self, place: Place) -> None:
+        """Brings a tab to the front."""
+        self._show([tab.place for tab in self._tabs].index(place))
+
+    def _show(self, at: int) -> None:
+        self._at = at
+        for number, tab in enumerate(self._tabs):
+            tab.display = number == at
+        # Only once it is laid out does it know how much room it has.
+        self.call_after_refresh(self.owner.paint)
 
     # ---- actions
 
@@ -72,17 +98,26 @@ class HostScreen(ConsoleScreen):
         """Back to the fleet."""
         self.owner.close_host()
 
-    def action_scroll_by(self, lines: int) -> None:
-        """Scrolls by lines."""
-        self._to(round(self._scroll.scroll_y) + lines)
+    def action_tab(self, place: Place) -> None:
+        """Brings a tab to the front."""
+        self.show_tab(place)
+
+    def action_next_tab(self, step: int) -> None:
+        """The next tab (1) or the one before (-1); the ends are joined."""
+        self._show((self._at + step) % len(self._tabs))
+
+    def action_move(self, step: str) -> None:
+        """Moves in the tab; to the left and right of one that does not take it are other hosts."""
+        if not self.tab.move(step) and step in ("left", "right"):
+            self.action_step(1 if step == "right" else -1)
 
     def action_page(self, direction: int) -> None:
-        """Scrolls a screenful."""
-        self._to(round(self._scroll.scroll_y) + direction * max(1, self._scroll.size.height - 2))
+        """A screenful on in the tab."""
+        self.tab.page(direction)
 
-    def action_scroll_to_end(self, direction: int) -> None:
-        """To the top (-1) or to the bottom (1)."""
-        self._to(0 if direction < 0 else self._scroll.max_scroll_y)
+    def action_open(self) -> None:
+        """Opens what is under the tab's cursor."""
+        self.tab.open()
 
     def action_step(self, step: int) -> None:
         """Another host, in the config's order."""
@@ -92,9 +127,13 @@ class HostScreen(ConsoleScreen):
             self.owner.selected = names[at]
             self.show_selected()
 
-    def _to(self, line: int) -> None:
-        self._scroll.scroll_to(y=line, animate=False)
-        self.call_after_refresh(self.owner.paint)
+
+def _bar(at: int, width: int) -> Line:
+    row = Row(width)
+    for number, tab in enumerate(TABS):
+        row.add(" ▸" if number == at else "  ", "title_on")
+        row.add(f"{number + 1} {tab.title}", "title_on" if number == at else "dim").add(" ")
+    return row.line()
 
 
 def _title(host: HostScene, width: int) -> Line:

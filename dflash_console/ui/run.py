@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from dflash_console.config import Config
 from dflash_console.fleet import Fleet
+from dflash_console.operations.verdicts import Verdicts
 from dflash_console.ui.app import ConsoleApp
 from dflash_console.ui.themes import load_themes, theme_folders
 
@@ -33,6 +34,7 @@ async def _run(
     remember_theme: Callable[[str], None] | None,
 ) -> int:
     fleet = Fleet(config)
+    verdicts = Verdicts(fleet, config)
     app = ConsoleApp(
         fleet,
         load_themes(theme_folders()),
@@ -40,22 +42,29 @@ async def _run(
         theme=theme,
         is_read_only=is_read_only,
         remember_theme=remember_theme,
+        verdicts=verdicts,
     )
     shown = asyncio.Event()
     app.first_frame = shown.set
     async with asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(_watch(fleet, shown, app))
+        beside = [
+            tasks.create_task(_beside(shown, fleet.run, app.fail)),
+            tasks.create_task(_beside(shown, verdicts.run, app.verifying.stop)),
+        ]
         try:
             await app.run_async(mouse=mouse)
         finally:
-            watching.cancel()
+            for task in beside:
+                task.cancel()
     return app.return_code or 0
 
 
-async def _watch(fleet: Fleet, shown: asyncio.Event, app: ConsoleApp) -> None:
-    """Runs the fleet once the first frame is on the screen: nobody should wait for its imports."""
+async def _beside(
+    shown: asyncio.Event, run: Callable[[], Awaitable[None]], fail: Callable[[Exception], None]
+) -> None:
+    """Runs something once the first frame is on the screen: nobody should wait for its imports."""
     await shown.wait()
     try:
-        await fleet.run()
-    except Exception as error:  # noqa: BLE001  the top of the fleet's task: the app ends and tells it
-        app.fail(error)
+        await run()
+    except Exception as error:  # noqa: BLE001  the top of the task: the app tells it
+        fail(error)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from dflash_console.findings import findings_of
+from dflash_console.findings import fault_finding, findings_of
 from dflash_console.fleet import HostView
 from dflash_console.model import Finding, Level, Unit
 from dflash_console.ui.drawing.unread import is_reading
+from dflash_console.ui.drawing.verdict_lines import filter_words
 from dflash_console.ui.drawing.words import LINK_WORDS, unit_state
+from dflash_console.verdict import Verdict
 
 __all__ = ["HostScene", "Moment", "Scene", "SceneMaker", "Standing", "matching", "next_trouble", "now"]
 
 Standing: TypeAlias = Literal["ok", "note", "warning", "critical", "waiting", "reading", "stale", "down"]
 """A host in one word. `waiting`: not heard of yet; `reading`: answers, nothing is wrong in what came so far;
 `down`: can't be watched until something is done."""
+
+_WORDS = re.compile(r"\bnot \S+|\S+")
 
 
 class Moment(NamedTuple):
@@ -36,10 +41,13 @@ def now(interval: float) -> Moment:
 
 
 class HostScene(NamedTuple):
-    """One host and what is wrong with it, worst first."""
+    """One host, what is wrong with it, worst first, and what was proved of it."""
 
     view: HostView
     findings: Sequence[Finding]
+    verdicts: tuple[Verdict, ...] = ()
+    """On its environments; without those that were never verified."""
+    is_marked: bool = False
 
     @property
     def name(self) -> str:
@@ -93,14 +101,21 @@ class SceneMaker:
     def __init__(self) -> None:
         self._known: dict[str, HostScene] = {}
 
-    def take(self, views: Sequence[HostView], moment: Moment) -> Scene:
-        """The scene of these views."""
-        return Scene(tuple(self._scene(view) for view in views), moment)
+    def take(
+        self,
+        views: Sequence[HostView],
+        moment: Moment,
+        verdicts: Callable[[str], tuple[Verdict, ...]] = lambda _: (),
+    ) -> Scene:
+        """The scene of these views; `verdicts` gives those on a host."""
+        return Scene(tuple(self._scene(view, verdicts(view.config.name)) for view in views), moment)
 
-    def _scene(self, view: HostView) -> HostScene:
+    def _scene(self, view: HostView, verdicts: tuple[Verdict, ...]) -> HostScene:
         known = self._known.get(view.config.name)
         if known is None or known.view is not view:
-            known = self._known[view.config.name] = HostScene(view, _findings(view))
+            known = self._known[view.config.name] = HostScene(view, _findings(view), verdicts)
+        elif known.verdicts != verdicts:
+            known = self._known[view.config.name] = known._replace(verdicts=verdicts)
         return known
 
 
@@ -108,8 +123,7 @@ def _findings(view: HostView) -> Sequence[Finding]:
     try:
         return findings_of(view)
     except Exception as error:  # noqa: BLE001  one host's fault must not hide the others; it becomes a finding
-        text = f"could not be judged: {type(error).__name__}: {error}"
-        return [Finding("console_fault", "warning", "this console", text, "please report this")]
+        return [fault_finding("the host could not be judged", error)]
 
 
 def next_trouble(hosts: Sequence[HostScene], selected: str, step: int) -> str | None:
@@ -132,8 +146,11 @@ def next_trouble(hosts: Sequence[HostScene], selected: str, step: int) -> str | 
 
 
 def matching(hosts: Sequence[HostScene], filter_text: str) -> tuple[HostScene, ...]:
-    """The hosts that have every word of the filter in their name, address, role or a word of their state."""
-    words = filter_text.casefold().split()
+    """The hosts that have every word of the filter in their name, address, role or a word of their state.
+
+    `not` belongs to the word behind it: `not ready` is not a host that is ready and has a unit that is not installed.
+    """
+    words = _WORDS.findall(" ".join(filter_text.casefold().split()))
     if not words:
         return tuple(hosts)
     return tuple(host for host in hosts if _has_words(_described(host), words))
@@ -152,6 +169,9 @@ def _described(host: HostScene) -> str:
         parts.append(view.snapshot.host.hostname)
         parts += [_unit_words(unit) for unit in view.snapshot.units]
         parts += [gpu.health for gpu in view.snapshot.gpu.gpus if gpu.health != "ok"]
+    parts += [filter_words(verdict) for verdict in host.verdicts]
+    if host.is_marked:
+        parts.append("marked")
     if view.shared:
         parts.append("shared")
     return "\n".join(parts).casefold()

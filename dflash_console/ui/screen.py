@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 from textual.screen import Screen
 
@@ -11,6 +11,7 @@ from dflash_console.ui.actions import Place, footer_keys
 from dflash_console.ui.drawing.header import HeaderState, draw_footer, draw_header
 from dflash_console.ui.drawing.line import Row
 from dflash_console.ui.panel import Panel
+from dflash_console.ui.verifying import Target
 
 if TYPE_CHECKING:
     from textual.geometry import Size
@@ -24,7 +25,6 @@ __all__ = ["ConsoleScreen"]
 class ConsoleScreen(Screen[None]):
     """A screen that the app's tick paints."""
 
-    place: ClassVar[Place]
     AUTO_FOCUS = ""
 
     def __init__(self) -> None:
@@ -36,6 +36,16 @@ class ConsoleScreen(Screen[None]):
     def owner(self) -> ConsoleApp:
         """The app, by its own type."""
         return cast("ConsoleApp", self.app)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Whose keys work here, beside those that work everywhere."""
+        raise NotImplementedError
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        """What a key that does something to a host is pressed on."""
+        return [Target(self.owner.selected)] if self.owner.selected else []
 
     def paint(self) -> None:
         """Draws everything from the app's scene; only what differs from before is written to the terminal."""
@@ -66,10 +76,11 @@ class ConsoleScreen(Screen[None]):
             filter_text=filter_text,
             shown=shown,
             is_read_only=owner.is_read_only,
-            fault=owner.fault,
+            fault=owner.fault or owner.verifying.fault,
+            marked=len(owner.marked),
         )
         self.header.show([draw_header(owner.scene, state, width)])
-        self.footer.show([draw_footer(footer_keys(self.place) if keys is None else keys, width, hint)])
+        self.footer.show([draw_footer(footer_keys(*self.places) if keys is None else keys, width, hint)])
 
     def show_fault(self, text: str) -> None:
         """Puts what went wrong in the header's place."""

@@ -21,8 +21,8 @@ __all__ = ["Scrolled", "Wall"]
 
 _NARROWEST = 16
 """Cells; a panel narrower than this is not drawn."""
-_TURNS = 8
-"""Panels out of view are drawn once in so many ticks."""
+_TURNS = 30
+"""Ticks after which a panel out of view is drawn anew at the latest."""
 
 
 class Scrolled(Message):
@@ -43,6 +43,16 @@ class _Masonry(Layout):
         return [WidgetPlacement(Region(*box), NULL_OFFSET, NULL_SPACING, panel) for panel, box in placed]
 
 
+def _outline(host: HostScene) -> tuple[object, ...]:
+    """What the height of a panel mostly hangs on."""
+    view = host.view
+    snapshot = view.snapshot
+    if snapshot is None:
+        return view.link, len(host.findings)
+    counts = len(snapshot.gpu.gpus), len(snapshot.venvs), len(snapshot.units), len(snapshot.paths)
+    return view.link.state, view.unread, len(host.findings), counts, len(host.verdicts)
+
+
 class Wall(VerticalScroll, can_focus=False):
     """Panels of hosts. Holds no state but what is painted: scene and selection come from the screen."""
 
@@ -56,6 +66,7 @@ class Wall(VerticalScroll, can_focus=False):
         self._counted_width = 0
         self._drawn_width = 0
         self._turn = 0
+        self._outlines: dict[str, tuple[object, ...]] = {}
 
     @property
     def layout(self) -> Layout:
@@ -67,7 +78,7 @@ class Wall(VerticalScroll, can_focus=False):
         return list(self._panels.values())
 
     def paint(self, hosts: Sequence[HostScene], moment: Moment, selected: str) -> None:
-        """Draws the panels in view, and of the others some at each tick, so that their heights stay right."""
+        """Draws the panels in view, and of the others those whose height may be another now."""
         names = [host.name for host in hosts]
         was_seen = self.shows(selected)
         is_moved = names != self._shown
@@ -96,9 +107,13 @@ class Wall(VerticalScroll, can_focus=False):
         is_moved = False
         for number, (host, box) in enumerate(zip(hosts, self._boxes(), strict=True)):
             is_seen = box.y < top + room and box.y + box.height > top
-            if is_seen or is_all_due or not box.height or number % _TURNS == self._turn:
+            outline = _outline(host)
+            is_other = outline != self._outlines.get(host.name)
+            if is_seen or is_all_due or is_other or number % _TURNS == self._turn:
+                self._outlines[host.name] = outline
+                is_chosen = host.name == selected
                 panel = self._panels[host.name]
-                is_moved |= panel.paint(host, width, moment, host.name == selected, room)
+                is_moved |= panel.paint(host, width, moment, is_chosen, room, is_seen=is_seen)
         return is_moved
 
     def _show_only(self, names: list[str]) -> None:

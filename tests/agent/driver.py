@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import secrets
 import select
 import struct
@@ -18,13 +19,25 @@ from typing import Any
 
 import msgspec
 
-from dflash_console.link.bundle import BOOT_COMMAND, bundle
+from dflash_console.link.bundle import BOOT_COMMAND, READY, TRYING, bundle
 from dflash_console.model import Answer, FromAgent, Note, Sample, decode_cell
 
-__all__ = ["PATIENCE", "SPEC", "Agent", "boot", "children_of", "is_gone", "run_sections"]
+__all__ = [
+    "OWN_LINES",
+    "PATIENCE",
+    "SPEC",
+    "Agent",
+    "boot",
+    "children_of",
+    "is_gone",
+    "run_sections",
+    "up_to",
+]
 
 PATIENCE = 30.0
 """Seconds that anything may take on a busy machine before a test fails."""
+OWN_LINES = re.compile(rf"{READY}\n|{TRYING} .*\n")
+"""What the line prints when all is well."""
 HEADER = struct.Struct(">IB")
 SPEC: dict[str, Any] = {
     "interval": 0.1,
@@ -157,20 +170,27 @@ def boot(
     token = secrets.token_hex(8)
     source = bundle(token, heartbeat=heartbeat)
     assert process.stdin is not None
-    assert process.stdout is not None
+    noise = up_to(f"{READY}\n", process)
     try:
         process.stdin.write(python.encode() + b"\n%d\n" % len(source) + source)
         process.stdin.flush()
     except BrokenPipeError:
         pass
+    noise += up_to(f"\n{token}\n", process)
+    return Agent(process, OWN_LINES.sub("", noise.decode("utf-8", "replace")).encode())
+
+
+def up_to(mark: str, process: subprocess.Popen[bytes]) -> bytes:
+    """What a process prints before the mark. Raises AssertionError with what came instead of it."""
+    assert process.stdout is not None
     noise = b""
-    while not noise.endswith(b"\n" + token.encode() + b"\n"):
+    while not noise.endswith(mark.encode()):
         byte = process.stdout.read(1)
         if not byte:
             _, errors = process.communicate(timeout=PATIENCE)
             raise AssertionError(f"exit {process.returncode}: {noise.decode()} {errors.decode()}")
         noise += byte
-    return Agent(process, noise[: -len(token) - 2])
+    return noise[: -len(mark)]
 
 
 def run_sections(program: str, *, heartbeat: float = 30.0) -> Agent:

@@ -103,6 +103,8 @@ def configured(section: UnitSection, *names: str) -> UnitSection:
 
 
 def pump(section: UnitSection, now: float) -> None:
+    for systemd in Systemd.living:
+        systemd.serve()
     readable, _, _ = select.select(section.fds(), [], [], 0)
     for fd in readable:
         section.ready(fd, now)
@@ -119,8 +121,11 @@ def wait(section: UnitSection, now: float, true: Callable[[], bool], what: str) 
 
 
 def is_idle(section: UnitSection) -> bool:
-    """Whether no child of the section runs."""
-    return not any(manager._reader.is_busy or manager._inspector.fds() for manager in section._managers())
+    """Whether no child of the section runs and no answer of systemd's is owed."""
+    return not any(
+        manager._reader.is_busy or manager._inspector.fds() or manager._due_answers
+        for manager in section._managers()
+    )
 
 
 def read(section: UnitSection, now: float) -> list[Unit]:

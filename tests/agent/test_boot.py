@@ -17,20 +17,11 @@ from dflash_console.agent import boot as boot_module
 from dflash_console.agent.main import SECTIONS
 from dflash_console.link.bundle import BOOT_COMMAND, NO_PYTHON, bundle
 from dflash_console.model import Hello, Note
-from tests.agent.driver import PATIENCE, SPEC, Agent, boot, children_of, is_gone
+from tests.agent.driver import OWN_LINES, PATIENCE, SPEC, Agent, boot, children_of, is_gone
 from tests.agent.environments import pythons
+from tests.shells import LOGIN_SHELLS, login_shell
 from tests.waiting import until_sync
 
-NOISE = "printf 'Welcome to the machine'; echo; echo '!!! `quota` exceeded' $HOME; echo oops >&2\n"
-RC_FILES = {
-    "bash": {".bash_profile": NOISE + "alias exec=false; set -u\n", ".bashrc": NOISE},
-    "dash": {".profile": NOISE},
-    "ksh": {".profile": NOISE, ".kshrc": NOISE},
-    "zsh": {".zshenv": NOISE + "setopt NO_NOMATCH NOCLOBBER\n", ".zprofile": NOISE, ".zshrc": NOISE},
-    "fish": {".config/fish/config.fish": "echo Welcome to the machine\necho oops >&2\nalias command=false\n"},
-    "tcsh": {".tcshrc": "echo Welcome to the machine\nset histchars='!^'\n"},
-    "csh": {".cshrc": "echo Welcome to the machine\n"},
-}
 PYTHON_TRAPS = {"PYTHONPATH": "/nonexistent", "PYTHONHOME": "/nonexistent", "PYTHONSTARTUP": "/etc/passwd"}
 
 
@@ -51,18 +42,10 @@ def say_hello(agent: Agent) -> Hello:
     return hello
 
 
-@pytest.mark.parametrize("name", sorted(RC_FILES))
+@pytest.mark.parametrize("name", LOGIN_SHELLS)
 def test_boots_through_every_login_shell_behind_a_noisy_rc_file(name: str, tmp_path: Path) -> None:
-    shell = shutil.which(name)
-    if shell is None:
-        pytest.skip(f"{name} is not installed")
-    for file, text in RC_FILES[name].items():
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text(text)
-    env = {**os.environ, **PYTHON_TRAPS, "HOME": str(tmp_path), "ENV": str(tmp_path / ".kshrc")}
-    # csh and tcsh take -l only alone; they read their rc file anyway.
-    command = [shell, "-c"] if name in ("csh", "tcsh") else [shell, "-l", "-c"]
-    agent = boot(sys.executable, command, env=env)
+    login = login_shell(name, tmp_path, "noisy")
+    agent = boot(sys.executable, login.command, env={**os.environ, **PYTHON_TRAPS, **login.env})
     try:
         assert b"Welcome to the machine" in agent.noise
         assert say_hello(agent).python == "{}.{}.{}".format(*sys.version_info)
@@ -74,7 +57,8 @@ def test_boots_through_every_login_shell_behind_a_noisy_rc_file(name: str, tmp_p
 def test_the_line_is_safe_inside_the_single_quotes_of_every_shell() -> None:
     match = re.fullmatch(r"exec /bin/sh -c '(.*)'", BOOT_COMMAND)
     assert match is not None
-    assert not set(match.group(1)) & set("!\\\n'")
+    # tcsh(1), history substitution: a `!` before a blank is an ordinary one.
+    assert not set(match.group(1).replace("! ", "")) & set("!\\\n'")
 
 
 @pytest.mark.parametrize("minor", [f"3.{minor}" for minor in range(8, 15)])
@@ -137,7 +121,7 @@ def test_a_usual_python_that_will_not_do_is_passed_over_for_one_that_will(tmp_pa
         ("/bin/echo", ".*"),
     ],
 )
-@pytest.mark.parametrize("name", sorted(RC_FILES))
+@pytest.mark.parametrize("name", LOGIN_SHELLS)
 def test_a_configured_python_that_will_not_do_is_told_and_no_other_taken(
     name: str, configured: str, why: str, tmp_path: Path
 ) -> None:
@@ -160,7 +144,7 @@ def line_of_a_host(configured: str, shell: str, environ: dict[str, str]) -> subp
     line = BOOT_COMMAND
     for path in re.findall(r" (/usr/\S+)", line):
         line = line.replace(f" {path}", " /nowhere/python3")
-    return subprocess.run(
+    done = subprocess.run(
         [shell, "-c", line],
         input=configured + "\n",
         env=environ,
@@ -169,6 +153,8 @@ def line_of_a_host(configured: str, shell: str, environ: dict[str, str]) -> subp
         timeout=60,
         check=False,
     )
+    done.stdout = OWN_LINES.sub("", done.stdout)
+    return done
 
 
 def test_a_host_without_any_python_says_so_in_one_line() -> None:
@@ -225,7 +211,7 @@ def test_a_wrapper_without_which_python_does_not_run_stays_in_use(tmp_path: Path
 def test_the_bundle_is_small_and_only_its_token_differs() -> None:
     one, other = bundle("a" * 32), bundle("b" * 32)
     assert one.replace(b"a" * 32, b"b" * 32) == other
-    assert len(one) < 200_000
+    assert len(one) < 260_000
 
 
 @pytest.mark.parametrize("token", ["", "short", 'a"b' * 5, "a\n" * 8, "ä" * 16])

@@ -12,8 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent.units.bus import HANDSHAKE_SECONDS, Bus
-from dflash_console.agent.units.dbus import BODY_KEPT, BusError, Decoder, Message, encode_call
+from dflash_console.agent.units.bus import HANDSHAKE_SECONDS, PATHS_LIMIT, Bus
+from dflash_console.agent.units.dbus import (
+    BODY_KEPT,
+    ERROR,
+    REPLY,
+    BusError,
+    Decoder,
+    Message,
+    encode_call,
+)
+from dflash_console.agent.units.properties import read_states
 from dflash_console.agent.units.text import escape_path
 from tests.agent.bus_peers import RawPeer, Systemd, encode, session_bus, text
 from tests.waiting import until_sync
@@ -228,7 +237,6 @@ def test_the_managers_private_socket_needs_neither_hello_nor_rules(tmp_path: Pat
     peer.send(b"OK 1234\r\n")
     wait(bus, lambda: bus._greeting is None, "the greeting")
     said = peer.received()
-    assert said.startswith(b"BEGIN\r\n")
     assert b"Subscribe" in said
     assert b"Hello" not in said
     assert b"AddMatch" not in said
@@ -236,6 +244,90 @@ def test_the_managers_private_socket_needs_neither_hello_nor_rules(tmp_path: Pat
     wait(bus, lambda: bus.is_live, "the subscription")
     peer.close()
     bus.close()
+
+
+@pytest.mark.parametrize("name", ["private", "bus"])
+def test_no_message_goes_out_in_one_piece_with_the_login(tmp_path: Path, name: str) -> None:
+    """systemd reads none that does before another one comes (sd-bus looks only when its socket is readable)."""
+    peer = RawPeer(tmp_path / name)
+    bus = Bus([peer.path])
+    bus.tick(0.0)
+    said = peer.accept()
+    assert said.startswith(b"\0AUTH EXTERNAL ")
+    assert said.endswith(b"\r\nBEGIN\r\n")
+    assert said.count(b"\r\n") == 2
+    bus.tick(1.0)
+    peer.send(b"OK 1234\r\n")
+    wait(bus, lambda: bus._greeting is None, "the greeting")
+    assert peer.received().startswith(b"l\x01")
+    peer.close()
+    bus.close()
+
+
+def test_the_signals_of_a_private_socket_wait_for_a_tick_and_its_answers_do_not(tmp_path: Path) -> None:
+    peer = RawPeer(tmp_path / "private")
+    bus = Bus([peer.path])
+    bus.tick(0.0)
+    peer.accept()
+    peer.send(b"OK 1234\r\n")
+    wait(bus, lambda: bus._greeting is None, "the greeting")
+    assert bus.fds()
+    peer.send(encode(2, 1, [(5, "u", 1)]))
+    wait(bus, lambda: bus.is_live, "the subscription")
+    assert bus.fds() == []
+    count = 1500  # more than one piece
+    peer.send(b"".join(signal(f"/unit/{number}", "Unit") for number in range(count)))
+    found: list[Message] = []
+
+    def look() -> bool:
+        found.extend(bus.ready(1.0))
+        return len(found) == count
+
+    until_sync(look, 10, "all of them")
+    bus.ask(UNIT)
+    assert bus.fds()
+    peer.close()
+    bus.close()
+
+
+# ---- asking
+
+
+def test_an_objects_properties_are_asked_for_and_known_by_its_path(daemon: str, tmp_path: Path) -> None:
+    (tmp_path / "units").mkdir()
+    (tmp_path / "units" / "sglang.service").write_text("Id=sglang.service\nActiveState=active\nMainPID=7\n")
+    systemd = Systemd(daemon, units=tmp_path / "units")
+    bus = Bus([daemon])
+    bus.watch([UNIT], new_units=False)
+    go_live(bus, systemd)
+    bus.ask(UNIT)
+    bus.ask(escape_path("nope.service"))
+    found: list[Message] = []
+
+    def look() -> bool:
+        systemd.serve()
+        found.extend(pump(bus))
+        return len(found) == 2
+
+    until_sync(look, 10, "both answers")
+    assert [message.kind for message in found] == [REPLY, ERROR]
+    assert [message.path for message in found] == [UNIT, escape_path("nope.service")]
+    assert read_states(found[0]) == {"ActiveState": "active", "MainPID": "7"}
+    bus.close()
+    systemd.close()
+
+
+def test_more_units_than_there_may_be_rules_share_one(tmp_path: Path) -> None:
+    with session_bus(tmp_path, rules=20) as daemon:
+        systemd = Systemd(daemon)
+        bus = Bus([daemon])
+        paths = [escape_path(f"{number}.service") for number in range(PATHS_LIMIT + 1)]
+        bus.watch(paths, new_units=False)
+        go_live(bus, systemd)
+        systemd.changed(paths[-1])
+        assert hear(bus)[0].path == paths[-1]
+        bus.close()
+        systemd.close()
 
 
 # ---- hostile data

@@ -93,6 +93,56 @@ def test_a_program_that_fails_says_why(shot: OneShot, argv: list[str], error: st
     assert run(argv, shot).error == error
 
 
+def test_a_program_that_takes_its_time_to_be_gone_has_succeeded(shot: OneShot) -> None:
+    reading, writing = os.pipe()
+    path = f"/proc/{os.getpid()}/fd/{reading}"
+    program = ["sh", "-c", f"echo said; exec 3< {path} >&- 2>&-; read line <&3"]
+    assert shot.start(program, time.monotonic())
+    while shot.fds():
+        select.select(shot.fds(), [], [], PATIENCE)
+        assert shot.ready(time.monotonic()) is None
+    assert shot.is_ending
+    assert shot.tick(time.monotonic()) is None
+    os.write(writing, b"\n")
+    outcome = finish(shot)
+    assert (outcome.output, outcome.error, shot.is_ending) == (b"said\n", "", False)
+    for fd in (reading, writing):
+        os.close(fd)
+
+
+def test_a_function_that_takes_its_time_to_be_gone_has_succeeded_at_once(
+    shot: OneShot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    path = f"/proc/{os.getpid()}/fd/{reading}"
+
+    def exit_late(status: int) -> None:
+        waiting = os.open(path, os.O_RDONLY)
+        os.closerange(0, waiting)
+        os.read(waiting, 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(os, "_exit", exit_late)
+    outcome = run(saying("said"), shot)
+    assert (outcome.values, outcome.error, shot.is_busy) == (["said"], "", True)
+    os.write(writing, b"\n")
+    until_sync(lambda: not shot.is_busy, PATIENCE, "the child is gone")
+    for fd in (reading, writing):
+        os.close(fd)
+
+
+def test_a_child_that_closes_its_output_and_goes_on_is_ended(shot: OneShot) -> None:
+    assert shot.start(["sh", "-c", "exec >&- 2>&-; sleep 1000"], 0.0)
+    pid = shot.pid
+    while shot.fds():
+        select.select(shot.fds(), [], [], PATIENCE)
+        assert shot.ready(0.0) is None
+    outcome = shot.tick(child_module.EXIT_LIMIT)
+    assert outcome is not None
+    assert (outcome.error, outcome.timed_out) == ("closed its output and did not end", False)
+    until_sync(lambda: is_gone(pid), PATIENCE, "the program is gone")
+
+
 def test_output_without_end_is_a_fault_and_not_a_heap(shot: OneShot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_module, "OUTPUT_LIMIT", 1 << 20)
     assert "more than" in run(["yes"], shot).error

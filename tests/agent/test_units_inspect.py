@@ -15,6 +15,7 @@ import pytest
 
 from dflash_console.agent.units import inspector as unit_inspect
 from dflash_console.agent.units.inspector import DEADLINE, Inspector, inspect_unit
+from tests.agent.dead_mount import dead_mount
 from tests.agent.environments import make_venv
 from tests.waiting import until_sync
 
@@ -49,6 +50,13 @@ class Server:
 
     def stop(self) -> None:
         self.process.communicate(timeout=10)
+
+
+@pytest.fixture
+def dead(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "dead").mkdir()
+    with dead_mount(tmp_path / "dead"):
+        yield tmp_path / "dead"
 
 
 @pytest.fixture
@@ -223,12 +231,9 @@ def test_a_restart_forgets_the_old_processs_command_and_socket_at_once(
     assert (facts["listening"], facts["command"], facts["port"]) == (None, None, server.port)
 
 
-def test_a_file_that_never_answers_is_hung_and_the_others_are_read(
-    inspector: Inspector, tmp_path: Path
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
+def test_a_file_that_never_answers_is_hung_and_the_others_are_read(inspector: Inspector, dead: Path) -> None:
     units = [
-        block(f"{tmp_path}/pipe serve", name="a-hung.service"),
+        block(f"{dead}/run.sh serve", name="a-hung.service"),
         block("/opt/v/bin/python", name="b.service"),
     ]
     inspector.consider(units, 0.0)

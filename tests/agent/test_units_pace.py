@@ -46,7 +46,7 @@ def section() -> Iterator[UnitSection]:
 @pytest.fixture
 def systemd(systemctl: Systemctl) -> Iterator[Systemd]:
     with session_bus(systemctl.folder) as path:
-        made = Systemd(path)
+        made = Systemd(path, units=systemctl.folder / "units")
         yield made
         made.close()
 
@@ -74,13 +74,65 @@ def test_while_signals_come_units_are_read_every_thirty_seconds_only(
     assert len(systemctl.calls) == calls + 1
 
 
-def test_a_signal_has_the_units_read_at_once(
+def test_the_signal_of_a_unit_has_its_state_read_at_once_and_over_the_bus(
+    systemctl: Systemctl, systemd: Systemd, section: UnitSection
+) -> None:
+    now = go_live(configured(section, RUN, STOPPED), systemd)
+    calls = len(systemctl.calls)
+    before = rows(section)
+    told = {
+        "ActiveState": "failed",
+        "SubState": "failed",
+        "Result": "exit-code",
+        "MainPID": "0",
+        "NRestarts": "7",
+        "ExecMainCode": "1",
+        "ExecMainStatus": "203",
+        "InvocationID": "00ff" * 8,
+        "TasksCurrent": "[not set]",
+        "NeedDaemonReload": "yes",
+        "UnitFileState": "masked",
+        "StateChangeTimestampMonotonic": "77000000",
+    }
+    systemctl.change(RUN, **told)
+    systemd.changed(escape_path(RUN))
+    wait(section, now + 0.5, lambda: rows(section)[0].active == "failed", "the new state")
+    assert (systemd.asked, len(systemctl.calls)) == ([escape_path(RUN)], calls)
+    over_the_bus = rows(section)
+    assert over_the_bus[1] == before[1]
+    section.refresh()
+    assert read(section, now + 2) == over_the_bus, "systemctl says the same"
+
+
+def test_a_unit_that_was_loaded_anew_or_is_refused_is_asked_of_systemctl(
+    systemctl: Systemctl, systemd: Systemd, section: UnitSection
+) -> None:
+    now = go_live(configured(section, RUN, STOPPED, "nope.service"), systemd)
+    calls = len(systemctl.calls)
+    systemctl.change(RUN, FragmentPath="/etc/systemd/system/other.service", Description="Another one")
+    systemd.changed(escape_path(RUN))
+    wait(section, now + 1, lambda: rows(section)[0].description == "Another one", "the other unit")
+    assert len(systemctl.calls) == calls + 1
+    (systemctl.folder / "units" / STOPPED).unlink()
+    systemd.changed(escape_path(STOPPED))
+    wait(section, now + 3, lambda: rows(section)[1].load == "not-found", "what systemctl says")
+    systemctl.change("nope.service", Id="nope.service", LoadState="loaded")
+    systemd.changed(escape_path("nope.service"))
+    wait(section, now + 5, lambda: rows(section)[2].load == "loaded", "the unit that came")
+
+
+def test_a_systemd_that_does_not_answer_over_the_bus_is_asked_by_systemctl(
     systemctl: Systemctl, systemd: Systemd, section: UnitSection
 ) -> None:
     now = go_live(configured(section, RUN), systemd)
-    systemctl.change(RUN, ActiveState="failed", SubState="failed", MainPID="0")
+    systemd.is_silent = True
+    systemctl.change(RUN, ActiveState="failed")
     systemd.changed(escape_path(RUN))
-    wait(section, now + 0.5, lambda: rows(section)[0].active == "failed", "the new state")
+    wait(section, now + 1, lambda: systemd.asked == [escape_path(RUN)], "the question")
+    assert rows(section)[0].active == "active"
+    section.tick(now + 2.9)
+    assert is_idle(section) is False
+    assert read(section, now + 3.1)[0].active == "failed"
 
 
 def test_a_storm_of_signals_shares_readings_and_the_last_state_is_read(
@@ -88,39 +140,71 @@ def test_a_storm_of_signals_shares_readings_and_the_last_state_is_read(
 ) -> None:
     now = go_live(configured(section, RUN), systemd)
     calls = len(systemctl.calls)
-    for number in range(50):
+    (manager,) = section._managers()
+
+    def has_heard(count: int) -> bool:
+        return manager._changes._counts.get(escape_path(RUN)) == count and is_idle(section)
+
+    for number in range(1, 26):
         systemctl.change(RUN, TasksCurrent=str(number))
         systemd.changed(escape_path(RUN))
-        wait(section, now + 0.3 + number * 0.01, lambda: is_idle(section), "a quiet moment")
+        wait(section, now + 0.3 + number * 0.01, partial(has_heard, number), "the signal")
     systemctl.change(RUN, TasksCurrent="4711")
     systemd.changed(escape_path(RUN))
-    wait(section, now + 0.85, lambda: section._managers()[0]._pace.is_due, "the last signal")
-    assert len(systemctl.calls) - calls == 2
+    wait(section, now + 0.85, partial(has_heard, 26), "the last signal")
+    assert len(systemd.asked) == 2
     (row,) = read(section, now + 1.25)
     assert row.tasks == 4711
-    assert len(systemctl.calls) - calls <= 4
+    assert (len(systemd.asked), len(systemctl.calls)) == (3, calls)
 
 
-def test_a_unit_in_a_restart_loop_asks_for_one_reading_a_second(
+def test_a_unit_that_signals_without_end_is_looked_at_once_a_second_and_not_listened_to(
     systemctl: Systemctl, systemd: Systemd, section: UnitSection
 ) -> None:
-    systemctl.change(RUN, ActiveState="activating", SubState="auto-restart")
     now = go_live(configured(section, RUN, STOPPED), systemd)
-    assert rows(section)[0].is_looping
     calls = len(systemctl.calls)
     (manager,) = section._managers()
-    systemd.changed(escape_path(RUN))
-    wait(section, now + 0.1, partial(has_read, section, systemctl, calls + 1), "the first reading")
-    systemd.changed(escape_path(RUN))
-    wait(section, now + 0.2, lambda: manager._pace.is_due_lazily, "the second signal")
-    for moment in (0.3, 1.0):
-        read(section, now + moment)
-    assert len(systemctl.calls) == calls + 1
-    read(section, now + 1.2)
-    assert len(systemctl.calls) == calls + 2
+    for _ in range(40):
+        systemd.changed(escape_path(RUN))
+    wait(section, now, lambda: manager._changes.muted == {escape_path(RUN)}, "that it is muted")
+    wait(section, now, lambda: is_idle(section) and not manager._bus._pending, "the rules without it")
+    for second in range(1, 6):
+        systemctl.change(RUN, NRestarts=str(second), SubState="auto-restart")
+        asked = len(systemd.asked)
+        for _ in range(20):
+            systemd.changed(escape_path(RUN))
+        (looping, _) = read(section, now + second)
+        assert (looping.restarts, looping.is_looping) == (second, True)
+        assert read(section, now + second + 0.5)[0] == looping
+        assert len(systemd.asked) == asked + 1
     systemctl.change(STOPPED, ActiveState="active")
     systemd.changed(escape_path(STOPPED))
-    wait(section, now + 1.3, lambda: rows(section)[1].active == "active", "another unit's change")
+    wait(section, now + 6.5, lambda: rows(section)[1].active == "active", "another unit's change")
+    assert len(systemctl.calls) == calls
+
+
+def test_a_unit_that_is_calm_again_is_listened_to_again_and_nothing_is_missed(
+    systemctl: Systemctl, systemd: Systemd, section: UnitSection
+) -> None:
+    now = go_live(configured(section, RUN), systemd)
+    (manager,) = section._managers()
+    for _ in range(40):
+        systemd.changed(escape_path(RUN))
+    wait(section, now, lambda: bool(manager._changes.muted), "that it is muted")
+    for second in range(1, 10):
+        # What moves all the time is no unrest.
+        systemctl.change(RUN, MemoryCurrent=str(second << 20))
+        read(section, now + second)
+        assert manager._changes.muted
+    section.tick(now + 10)
+    # The wish for its signals goes out before the question: between the two nothing can happen unheard.
+    rule = next(rule for rule in manager._bus._sent_rules if rule.endswith(f"path='{escape_path(RUN)}'"))
+    pending = [what for what, _ in manager._bus._pending.values()]
+    assert (pending, bool(rule)) == (["AddMatch", escape_path(RUN)], True)
+    read(section, now + 10)
+    systemctl.change(RUN, ActiveState="failed")
+    systemd.changed(escape_path(RUN))
+    wait(section, now + 11, lambda: rows(section)[0].active == "failed", "its signal")
 
 
 def test_a_reload_and_a_changed_unit_file_have_the_units_read(

@@ -96,11 +96,9 @@ def test_the_first_value_is_whole(systemctl: Systemctl, section: UnitSection, na
 
 
 def test_the_first_value_waits_for_a_unit_that_hangs_until_its_deadline_only(
-    systemctl: Systemctl, section: UnitSection
+    systemctl: Systemctl, section: UnitSection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.mkfifo(systemctl.folder / "pipe")
-    command = f"{{ path={systemctl.folder}/pipe ; argv[]={systemctl.folder}/pipe x ; ignore_errors=no }}"
-    systemctl.change(STOPPED, ExecStart=command)
+    monkeypatch.setattr(unit_inspect, "inspect_unit", lambda block: os.read(os.pipe()[0], 1))
     configured(section, STOPPED)
     section.tick(0.0)
     (manager,) = section._managers()

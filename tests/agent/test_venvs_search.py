@@ -18,7 +18,7 @@ def env(path: Path) -> str:
 
 
 def found(home: Path, *places: Path | str, remote: list[str] | None = None) -> list[str]:
-    return list(find_venvs(remote or [], str(home), [str(place) for place in places]))
+    return find_venvs(remote or [], str(home), [str(place) for place in places]).venvs
 
 
 def test_environments_two_folders_deep_are_found_and_no_deeper(tmp_path: Path) -> None:
@@ -84,14 +84,35 @@ def test_a_mount_of_another_machine_is_not_entered(tmp_path: Path) -> None:
     assert found(tmp_path, remote=[str(tmp_path)]) == []
 
 
-def test_the_search_ends_at_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_environment_beyond_the_limit_is_not_shown_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [env(tmp_path / f"{number}" / "venv") for number in range(7)]
+    monkeypatch.setattr(venv_search, "VENVS_LIMIT", 7)
+    assert vars(find_venvs([], str(tmp_path), [])) == {"venvs": expected, "note": ""}
+    env(tmp_path / "8" / "venv")
+    cut = find_venvs([], str(tmp_path), [])
+    assert cut.venvs == expected
+    assert cut.note == "1 more venvs not shown (limit 7): name them in the config"
+
+
+def test_a_search_that_ends_at_its_bound_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(30):
         env(tmp_path / f"{number:02}" / "venv")
-    monkeypatch.setattr(venv_search, "VENVS_LIMIT", 7)
-    assert len(found(tmp_path)) == 7
+    every = 30 + 2 * 30
+    monkeypatch.setattr(venv_search, "ENTRIES_LIMIT", every)
+    assert find_venvs([], str(tmp_path), []).note == ""
     monkeypatch.setattr(venv_search, "ENTRIES_LIMIT", 33)
-    monkeypatch.setattr(venv_search, "VENVS_LIMIT", 100)
-    assert len(found(tmp_path)) <= 3
+    cut = find_venvs([], str(tmp_path), [])
+    assert len(cut.venvs) <= 3
+    assert cut.note == "the search for venvs ended after 33 entries: name others in the config"
+
+
+def test_homes_beyond_the_bound_are_not_even_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(9):
+        (tmp_path / "home" / str(number)).mkdir(parents=True)
+    monkeypatch.setattr(venv_search, "ENTRIES_LIMIT", 8)
+    assert find_venvs([], str(tmp_path / "none"), [str(tmp_path / "home/*")]).note
 
 
 def test_filesystems_of_other_machines_are_told_by_kind() -> None:

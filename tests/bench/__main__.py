@@ -1,6 +1,6 @@
 """`make bench`: figures measured on the spot, on real hosts, each beside its aim and a peer.
 
-Needs root and Debian's packages as the real-host tests do. Words choose parts: agent, start, many.
+Needs root and Debian's packages as the real-host tests do. Words choose parts: start, many, agent, verify.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import sys
 from tests.bench.agent import measure_agent
 from tests.bench.console import measure_many, measure_start
 from tests.bench.table import Row, print_rows
+from tests.bench.verify import measure_verify
 from tests.hosts.commands import missing_prerequisites
 from tests.hosts.fleet import Fleet
 from tests.hosts.story import NAMES, lay_story
 
-PARTS = ("start", "many", "agent")
+PARTS = ("start", "many", "agent", "verify")
 
 
 def main() -> int:
@@ -36,6 +37,8 @@ def main() -> int:
             rows += asyncio.run(measure_many(fleet))
         if "agent" in wanted:
             rows += asyncio.run(measure_agent(fleet))
+        if "verify" in wanted:
+            rows += asyncio.run(measure_verify(fleet))
         print_rows(rows)
     return 0
 

@@ -229,6 +229,49 @@ def test_a_stderr_that_takes_nothing_changes_neither_answer_nor_exit_code(
     assert (done.stdout[:1], done.stderr) == ("{" if code == 3 else "", "")
 
 
+LATE = """
+import select, sys
+from dflash_console.cli import main
+poll = select.poll()
+poll.register(1, 0)
+print("waiting", file=sys.stderr, flush=True)
+poll.poll()
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        ([], 2, "the console needs a terminal"),
+        (["--help"], 74, "can't write: Input/output error"),
+        (["status"], 74, "can't write: Input/output error"),
+        (["status", "--json"], 74, "can't write: Input/output error"),
+    ],
+)
+def test_a_terminal_that_went_away_is_one_line_and_a_code_of_its_own(
+    config: Path, words: list[str], code: int, why: str, unbuffered: str
+) -> None:
+    master, slave = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", LATE, "--config", str(config), *words],
+        stdin=slave,
+        stdout=slave,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**ENVIRON, "PYTHONUNBUFFERED": unbuffered},
+    ) as late:
+        os.close(slave)
+        assert late.stderr is not None
+        assert late.stderr.readline() == b"waiting\n"
+        os.close(master)
+        told = late.stderr.read().decode()
+        assert late.wait(60) == code
+    assert why in told
+    assert told.count("\n") == 1
+
+
 # ---- what the console asks of its terminal
 
 

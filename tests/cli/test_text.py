@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dflash_console.cli.status_text import Terminal, latency_words, status_text, terminal
+from dflash_console.cli.status_text import Terminal, status_text, terminal
 from dflash_console.config import HostConfig
 from dflash_console.findings import findings_of
 from dflash_console.fleet import HostView
@@ -108,14 +108,6 @@ def test_what_was_not_read_is_not_told_as_none() -> None:
     text = text_of(view(snapshot=unread, unread=frozenset(("venvs", "units"))))
     assert "none found" not in text
     assert "none watched" not in text
-
-
-@pytest.mark.parametrize(
-    ("latency", "words"),
-    [(0.4, "0.4 ms"), (0.04, "0.0 ms"), (9.96, "10.0 ms"), (23.4, "23 ms"), (1900.2, "1900 ms")],
-)
-def test_a_short_latency_is_not_rounded_to_nothing(latency: float, words: str) -> None:
-    assert latency_words(latency) == words
 
 
 # ---- how wide

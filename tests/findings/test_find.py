@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from dflash_console import findings
 from dflash_console.config import HostConfig
-from dflash_console.findings import RULES, Picture, find, findings_of
+from dflash_console.findings import FAULT, RULES, Picture, find, findings_of
 from dflash_console.findings.picture import is_same_path, numbers
 from dflash_console.fleet import HostView
-from dflash_console.model import GpuReport, LinkStatus, Snapshot, gpu_key
+from dflash_console.model import Finding, GpuReport, LinkStatus, Snapshot, gpu_key
 from tests import pictures
 from tests.findings.scenes import DENIED, NOT_FOUND, UP, codes, with_gpus
 
@@ -97,6 +99,20 @@ def test_a_view_gives_all_that_the_rules_look_at() -> None:
         "gpu_shared",
         "rebooted",
     ]
+
+
+def test_a_fault_of_one_rule_is_a_finding_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def halfway(picture: Picture) -> Iterator[Finding]:
+        yield Finding("first", "critical", "host", "found before")
+        raise IndexError("list\nindex " + "x" * 10_000)
+
+    monkeypatch.setattr(findings, "RULES", (halfway, *RULES))
+    found = find(with_gpus(pictures.lost()), UP)
+    assert [finding.code for finding in found] == ["first", "gpu_lost", FAULT]
+    assert found[-1].level == "warning"
+    assert "the rule halfway failed: IndexError: list index xxx" in found[-1].text
+    assert "(test_find.py:" in found[-1].text
+    assert len(found[-1].text) < 400
 
 
 def test_no_rule_stumbles_over_cells_without_a_value() -> None:

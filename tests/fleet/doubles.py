@@ -29,7 +29,7 @@ class Agent:
     async def watch(self, spec: WatchSpec) -> None:
         self.spec = spec
 
-    async def request(self, do: str, timeout: float) -> msgspec.Raw:  # noqa: ASYNC109 - as in the link
+    async def request(self, do: str, timeout: float, **fields: object) -> msgspec.Raw:  # noqa: ASYNC109
         if do == "ping" and not self.answers_pings:
             await asyncio.sleep(timeout)
             raise Unreachable(f"no answer to `ping` in {timeout:.0f} s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dflash_console.bounds import MOST_GPUS
 from dflash_console.config import Config, ConsoleConfig, HostConfig, PackageConfig
 from dflash_console.fleet import Fleet, HostView, Pace
 from dflash_console.fleet.backoff import rest_before_try
@@ -188,6 +189,41 @@ def test_another_card_in_the_same_slot_takes_the_row() -> None:
 
 
 # ---- sharing
+
+
+def test_ever_new_gpus_leave_no_more_rows_than_a_host_can_have() -> None:
+    def fresh(turn: int) -> GpuReport:
+        return pictures.report(
+            *(
+                pictures.gpu(
+                    index, uuid=f"GPU-{turn}-{index}", bus=f"{turn:04x}:{index:02x}:00.0", good_at=float(turn)
+                )
+                for index in range(MOST_GPUS)
+            )
+        )
+
+    merged = fresh(0)
+    for turn in range(1, 50):
+        merged = keep_rows(merged, fresh(turn))
+        assert len(merged.gpus) <= 2 * MOST_GPUS
+        assert len({gpu.index for gpu in merged.gpus}) == len(merged.gpus)
+    gone = {gpu.uuid for gpu in merged.gpus if gpu.health == "lost"}
+    assert gone == {f"GPU-48-{index}" for index in range(MOST_GPUS)}, "those that answered last stay"
+
+
+def test_all_gpus_of_a_large_host_keep_their_rows() -> None:
+    before = pictures.report(*(pictures.gpu(index, uuid=f"GPU-{index}") for index in range(MOST_GPUS)))
+    merged = keep_rows(before, GpuReport([], "none", "580.95.05"))
+    assert [gpu.uuid for gpu in merged.gpus] == [gpu.uuid for gpu in before.gpus]
+
+
+def test_a_gpu_that_moved_is_no_second_one() -> None:
+    first, second = pictures.gpu(0), pictures.gpu(1)
+    before = pictures.report(first, second)
+    after = pictures.report(pictures.replace(second, index=0), pictures.replace(first, index=1))
+    assert keep_rows(before, after).gpus == after.gpus
+    moved = pictures.report(pictures.gpu(0, bus="0000:77:00.0"), pictures.gpu(1))
+    assert keep_rows(before, moved).gpus == moved.gpus
 
 
 def test_sharing_names_the_others_in_the_configs_order() -> None:

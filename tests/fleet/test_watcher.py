@@ -277,6 +277,32 @@ def test_a_note_stands_until_its_section_comes() -> None:
     tell(story)
 
 
+def test_a_note_that_says_the_same_again_changes_nothing() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.until_up("ct200")
+        agent = scene.agent("ct200")
+        agent.say(Note("gpu", "hung"))
+        before = await scene.until("ct200", lambda view: bool(view.notes))
+        for _ in range(100):
+            agent.say(Note("gpu", "hung"))
+        agent.say(Note("units", "no bus"))
+        after = await scene.until("ct200", lambda view: len(view.notes) == 2)
+        assert after.revision == before.revision + 1
+
+    tell(story)
+
+
+def test_the_words_of_a_fault_of_ours_are_short_and_harmless() -> None:
+    async def story(scene: Scene) -> None:
+        scene.network.down["ct200"] = KeyError("\x1b]0;x\x07" + "y" * 100_000)
+        view = await scene.until_state("ct200", "agent_failed")
+        assert "fault of the console itself: KeyError" in view.link.detail
+        assert len(view.link.detail) < 400
+        assert "\x1b" not in view.link.detail
+
+    tell(story)
+
+
 def test_another_boot_id_is_noticed_and_the_same_one_is_not() -> None:
     async def story(scene: Scene) -> None:
         for boot, is_seen in (("boot-1", False), ("boot-1", False), ("boot-2", True)):

@@ -18,7 +18,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "fleet" in getattr(item, "fixturenames", ()) and "hosts" in item.path.parts:
             item.add_marker(pytest.mark.real_hosts)
-            item.add_marker(pytest.mark.timeout(300))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -6,7 +6,7 @@ from tests.hosts.fleet import Fleet
 from tests.hosts.gpus import driver, install_library
 from tests.hosts.host import Host
 from tests.hosts.layout import put
-from tests.hosts.venvs import lay_venv, lay_wheel
+from tests.hosts.venvs import lay_venv, lay_wheel, share_cache
 from tests.nvml import build
 from tests.wheels import wheel
 
@@ -40,10 +40,11 @@ Restart=on-failure
 
 
 def lay_story(fleet: Fleet) -> None:
-    """Lays GPUs, venvs and services on hosts that are not booted yet."""
+    """Lays GPUs, venvs and services on hosts that are not booted yet, and shows them the tests' cache."""
     library = build(fleet.slot.folder)
     for host in fleet:
         install_library(host, library)
+        share_cache(host)
         for venv, version in VENVS[host.name].items():
             lay_venv(host, venv)
             if version:

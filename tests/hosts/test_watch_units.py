@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,57 @@ def looping(watch: Watching) -> Unit | None:
 def more_restarts(watch: Watching, before: int) -> bool:
     restarts = watch.unit("ct129", "dflash-loop.service").restarts
     return isinstance(restarts, int) and restarts > before
+
+
+async def test_a_crash_loop_of_many_restarts_a_second_is_followed_and_its_end_is_seen(
+    hosts: Fleet, config: Path, figures: list[str]
+) -> None:
+    host = hosts["ct129"]
+    loop = (
+        "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/false\nRestart=always\nRestartSec=50ms\n"
+    )
+    add_unit(host, "dflash-loop.service", loop)
+    host.run("systemctl start dflash-loop.service")
+    try:
+        async with watching(config) as watch:
+            await watch.until_whole("ct129")
+            await watch.until(lambda: looping(watch), "the crash loop is called one")
+            for _ in range(4):
+                told = watch.unit("ct129", "dflash-loop.service").restarts
+                assert isinstance(told, int)
+                more = await watch.seen("ct129", partial(more_restarts, watch, told), "more restarts")
+                assert more.samples <= 3
+            host.run("systemctl stop dflash-loop.service")
+            stopped = await watch.seen("ct129", lambda: not looping(watch), "it stopped")
+            figures.append(
+                f"crash loop stopped: on the screen after {stopped.samples} sample(s), {stopped.seconds:.2f} s"
+            )
+            assert stopped.samples <= 3
+    finally:
+        host.run("systemctl stop dflash-loop.service")
+
+
+async def test_without_dbus_systemd_itself_tells_of_a_change(
+    hosts: Fleet, config: Path, figures: list[str]
+) -> None:
+    host = hosts["ct129"]
+    host.run("systemctl stop dbus.socket dbus.service")
+    try:
+        async with watching(config) as watch:
+            await watch.until_whole("ct129")
+            # Its own manager, a user's, is without a bus too.
+            await watch.until(
+                lambda: "units" not in watch.view("ct129").notes, "systemd's own socket is used"
+            )
+            host.run(f"systemctl start {SERVER}")
+            seen = await watch.seen("ct129", lambda: running(watch), "the service runs")
+            figures.append(
+                f"unit started, no dbus: on the screen after {seen.samples} sample(s), {seen.seconds:.2f} s"
+            )
+            assert seen.samples <= 3
+            host.run(f"systemctl stop {SERVER}")
+    finally:
+        host.run("systemctl start dbus.socket dbus.service")
 
 
 async def test_a_masked_unit_is_told_as_masked(hosts: Fleet, config: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 import pytest
 
 from dflash_console.link import boot, local
-from dflash_console.link.bundle import BOOT_COMMAND
+from dflash_console.link.bundle import BOOT_COMMAND, boot_command
+from dflash_console.link.local import LocalConnection
+from tests.shells import Login
 
-__all__ = ["behind", "instead_of_the_agent", "program"]
+__all__ = ["behind", "instead_of_the_agent", "program", "through"]
 
 SPEECH = """
 import json, os, signal, struct, sys, time
@@ -50,3 +53,10 @@ def instead_of_the_agent(monkeypatch: pytest.MonkeyPatch, body: str) -> None:
 def behind(monkeypatch: pytest.MonkeyPatch, before: str) -> None:
     """This machine's login shell runs some lines first, as rc files do."""
     monkeypatch.setattr(local, "BOOT_COMMAND", f"{before}\n{BOOT_COMMAND}")
+
+
+def through(login: Login, limit: int = 30) -> LocalConnection:
+    """This machine as a host with that login shell, on which a boot may take `limit` seconds."""
+    settings = [f"{name}={value}" for name, value in login.env.items()]
+    words = shlex.join(["env", *settings, *login.command, boot_command(limit)])
+    return LocalConnection(f"exec {words}")

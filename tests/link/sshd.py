@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tests.link.accounts import Accounts
+
 __all__ = ["SSHD", "Sshd", "free_ports", "keygen", "ssh_keygen"]
 
 SSHD = shutil.which("sshd", path=f"/usr/sbin:/sbin:{os.environ.get('PATH', '')}")
@@ -59,7 +61,10 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 class Sshd:
-    """Listens on `ports`; several ports stand for several hosts. `log` holds what it wrote."""
+    """Listens on `ports`; several ports stand for several hosts. `log` holds what it wrote.
+
+    Of `accounts` it knows those, and asks PAM about them.
+    """
 
     def __init__(
         self,
@@ -70,6 +75,7 @@ class Sshd:
         ports: int = 1,
         lines: Sequence[str] = (),
         address: str = "127.0.0.1",
+        accounts: Accounts | None = None,
     ) -> None:
         assert SSHD is not None
         folder.mkdir(exist_ok=True)
@@ -87,7 +93,7 @@ class Sshd:
                     f"AuthorizedKeysFile {authorized}",
                     "PidFile none",
                     "StrictModes no",
-                    "UsePAM no",
+                    f"UsePAM {'no' if accounts is None else 'yes'}",
                     "PasswordAuthentication no",
                     "KbdInteractiveAuthentication no",
                     "PermitRootLogin prohibit-password",
@@ -101,8 +107,9 @@ class Sshd:
             # Debian's unit makes it; without it sshd does not start.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self._listening = threading.Event()
+        command = [SSHD, "-D", "-e", "-f", str(config)]
         self._process = subprocess.Popen(
-            [SSHD, "-D", "-e", "-f", str(config)],
+            command if accounts is None else accounts.around(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

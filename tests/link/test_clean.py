@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from dflash_console.errors import AgentFailed
-from dflash_console.link.clean import STRING_LIMIT, clean, clean_bytes, decode
+from dflash_console.harmless import is_harmless
+from dflash_console.link.clean import ANSWER_LIMIT, STRING_LIMIT, clean, clean_bytes, decode
 from dflash_console.model import Answer, Filesystem, HostInfo, Missing, Note, Sample
 
 HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -49,7 +50,7 @@ ESCAPES = [
 ]
 
 
-def is_harmless(text: str) -> bool:
+def does_nothing(text: str) -> bool:
     return all(unicodedata.category(char) not in HARMFUL for char in text)
 
 
@@ -61,14 +62,14 @@ def test_no_code_point_comes_through_that_a_terminal_acts_on() -> None:
     for start in range(0, len(EVERY_CODE_POINT), 997):
         text = "".join(map(chr, EVERY_CODE_POINT[start : start + 997]))
         shown = clean(text, 100_000)
-        assert is_harmless(shown), f"within U+{start:04X} and the 997 after it"
+        assert does_nothing(shown), f"within U+{start:04X} and the 997 after it"
 
 
 def test_each_code_point_alone_is_kept_or_shown() -> None:
     for code in EVERY_CODE_POINT:
         char = chr(code)
         shown = clean(char)
-        assert shown == char if char.isprintable() else is_harmless(shown), f"U+{code:04X}"
+        assert shown == char if is_harmless(char) else does_nothing(shown), f"U+{code:04X}"
         # Only what opens a control sequence may vanish.
         assert shown or code in (0x90, 0x98, 0x9B, 0x9D, 0x9E, 0x9F), f"U+{code:04X}"
 
@@ -81,7 +82,7 @@ def test_an_escape_sequence_goes_and_its_surroundings_stay(escape: str) -> None:
 @pytest.mark.parametrize("escape", ESCAPES, ids=ascii)
 def test_an_unfinished_escape_sequence_does_no_harm(escape: str) -> None:
     for end in range(1, len(escape)):
-        assert is_harmless(clean(f"a{escape[:end]}"))
+        assert does_nothing(clean(f"a{escape[:end]}"))
         assert clean(f"a{escape[:end]}").startswith("a")
 
 
@@ -110,7 +111,7 @@ def test_any_mixture_is_harmless_and_short_enough() -> None:
     for _ in range(20_000):
         text = "".join(rng.choices(alphabet, k=rng.randrange(20)))
         shown = clean(text, 12)
-        assert is_harmless(shown), ascii(text)
+        assert does_nothing(shown), ascii(text)
         assert len(shown) <= 12
 
 
@@ -166,8 +167,8 @@ def test_strings_and_keys_of_a_frame_are_cleaned() -> None:
 
 
 def test_unescaped_text_of_a_frame_is_cleaned_too() -> None:
-    payload = '{"type":"note","section":"é\x7f","text":"\u202e\x9b2J"}'.encode()
-    assert decode(payload) == Note("é␡", "<U+202E>")
+    payload = '{"type":"note","section":"gpu","text":"é\x7f \u202e\x9b2J"}'.encode()
+    assert decode(payload) == Note("gpu", "é␡ <U+202E>")
 
 
 def test_undecodable_bytes_of_a_path_arrive() -> None:
@@ -175,10 +176,25 @@ def test_undecodable_bytes_of_a_path_arrive() -> None:
 
 
 def test_a_long_string_is_cut_however_the_frame_looks() -> None:
-    for filler in ("", "\n"):
-        message = decode(note(filler + "x" * 50_000))
-        assert isinstance(message, Note)
-        assert len(message.text) == STRING_LIMIT
+    for filler in ("", "\n", '"', "\\", '\\"', "/", "é", '"\\x', '\\\\"'):
+        for text in (filler + "x" * 50_000, (filler or "x") * 5000, ("x" * 4000 + filler) * 3):
+            for payload in (note(text), json.dumps(json.loads(note(text)), ensure_ascii=False).encode()):
+                message = decode(payload)
+                assert isinstance(message, Note)
+                assert len(message.text) == STRING_LIMIT
+                assert message.text == clean(text)
+
+
+def test_half_a_pair_is_told_from_a_whole_one_and_from_words_that_look_so() -> None:
+    for text, shown in (
+        ("\ud83d\ude80", "🚀"),
+        ("\\ud800", "\\ud800"),
+        ("\\\ud800", "\\\ufffd"),
+        ("\ude80\ud83d", "\ufffd\ufffd"),
+        ("\ud83d\ud83d\ude80x", "\ufffd🚀x"),
+    ):
+        message = decode(json.dumps({"type": "note", "section": "gpu", "text": text}).encode())
+        assert message == Note("gpu", shown)
 
 
 def test_an_answers_raw_json_is_clean() -> None:
@@ -186,6 +202,37 @@ def test_an_answers_raw_json_is_clean() -> None:
         message = decode(json.dumps({"type": "answer", "id": 1, "ok": {"log": [text]}}).encode())
         assert isinstance(message, Answer)
         assert msgspec.json.decode(message.ok) == {"log": [clean(text)]}
+
+
+def test_only_an_answer_that_is_waited_for_is_looked_into() -> None:
+    frame = json.dumps({"type": "answer", "id": 7, "ok": ["\x1b"] * 1000, "error": "\x1b"}).encode()
+    assert decode(frame, {8}) == Answer(7)
+    assert (
+        decode(frame, {7})
+        == decode(frame)
+        == Answer(7, msgspec.Raw(b'["%s"%s]' % ("␛".encode(), b"".join([',"␛"'.encode()] * 999))), "␛")
+    )
+
+
+@pytest.mark.parametrize("value", ["1", "[]", "{}", '"\\u0001"', '"a,b"', '{"\\u0001":[1,2]}'])
+def test_an_answer_of_too_many_values_is_refused_and_a_long_text_is_not(value: str) -> None:
+    many = "[" + ",".join([value] * (ANSWER_LIMIT + 1)) + "]"
+    with pytest.raises(AgentFailed, match="values; the limit is"):
+        decode(f'{{"type":"answer","id":1,"ok":{many}}}'.encode())
+    long = decode(json.dumps({"type": "answer", "id": 1, "ok": "\n" * 1_000_000}).encode())
+    assert isinstance(long, Answer)
+
+
+def test_what_the_model_does_not_know_is_left_out_or_refused() -> None:
+    deep = "[" * 300_000 + "]" * 300_000
+    for junk in ("[1" + ",1" * 300_000 + "]", "[[]" + ",[]" * 300_000 + "]", '"\x7f"', deep):
+        for spoilt in ("", ',"z":"\\u0001"'):
+            frame = f'{{"type":"sample","at":1,"x":{junk}{spoilt}}}'.encode()
+            if junk is deep:
+                with pytest.raises(AgentFailed):
+                    decode(frame)
+            else:
+                assert decode(frame) == Sample(1)
 
 
 def test_a_struct_or_the_reason_why_there_is_none() -> None:
@@ -226,5 +273,5 @@ def test_a_struct_or_the_reason_why_there_is_none() -> None:
 def test_nonsense_is_an_agent_that_failed(payload: bytes) -> None:
     with pytest.raises(AgentFailed) as caught:
         decode(payload)
-    assert is_harmless(str(caught.value))
+    assert does_nothing(str(caught.value))
     assert len(str(caught.value)) < 600

@@ -27,7 +27,7 @@ def test_frames_come_out_whole_however_they_are_cut() -> None:
     rng = random.Random(3)
     for _ in range(300):
         frames = [
-            (rng.randrange(2), rng.randbytes(rng.choice([0, 1, 5, 300, 70_000])))
+            (rng.randrange(2), rng.randbytes(rng.choice([0, 1, 5, 300, 70_000])).replace(b"\n", b""))
             for _ in range(rng.randrange(6))
         ]
         stream = b"".join(frame(payload, kind) for kind, payload in frames)
@@ -53,3 +53,15 @@ def test_text_in_place_of_a_frame_is_quoted() -> None:
     assert splitter.feed(b"oo") == []
     with pytest.raises(AgentFailed, match="oops"):
         splitter.feed(b"ps, said the agent")
+
+
+def test_text_that_another_wrote_into_a_frame_is_quoted_and_its_cause_named() -> None:
+    whole = frame(b'{"type":"sample","at":1}')
+    for at in (5, 9, len(whole)):
+        with pytest.raises(AgentFailed, match="a background job of a login file") as caught:
+            Splitter().feed(whole[:at] + b"tick\n" + whole[at:] + whole)
+        assert "tick" in str(caught.value)
+
+
+def test_raw_data_may_hold_anything() -> None:
+    assert Splitter().feed(frame(b"a\nb", 1)) == [(1, b"a\nb")]

@@ -8,17 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.link.hostkeys import (
-    Entry,
-    KnownHosts,
-    accepted_algorithms,
-    fingerprint,
-    judge,
-    judge_authority,
-    key_type,
-    lines_for,
-    read_known_hosts,
-)
+from dflash_console.link.files import Files
+from dflash_console.link.hostkeys import accepted_algorithms, fingerprint, judge, judge_authority
+from dflash_console.link.knownhosts import Entry, KnownHosts, key_type, known_in, lines_for, read_lists
 from dflash_console.link.route import Route
 
 
@@ -131,6 +123,21 @@ def test_which_lines_speak_of_a_host(hosts: str, is_there: bool) -> None:
     assert found == ([Entry("", ED, "/k", 2)] if is_there else [])
 
 
+@pytest.mark.parametrize(
+    ("pattern", "is_there"),
+    [
+        ("*a" * 40 + "*", True),
+        ("*a" * 40 + "b", False),
+        ("?" * 200, True),
+        ("?" * 199, False),
+        ("*" * 300, True),
+    ],
+)
+def test_a_pattern_of_many_stars_is_soon_done(pattern: str, is_there: bool) -> None:
+    # Tried in every way, as a regular expression would, this takes longer than the universe is old.
+    assert bool(list(lines_for("a" * 200, text(pattern, ED), "/k"))) is is_there
+
+
 def test_lines_that_make_no_sense_are_passed_over() -> None:
     good = text("h", ED)
     nonsense = (
@@ -149,14 +156,15 @@ def test_the_names_that_are_looked_for(tmp_path: Path) -> None:
         text("[h]:2222", ED) + text("h", RSA) + text("alias", OTHER) + text("[10.0.0.1]:2222", OTHER)
     )
     route = Route("n", "ssh n", "H", 2222, "u", user_known_hosts=(str(file),))
-    known = read_known_hosts(route, "10.0.0.1")
+    known = known_in(read_lists(route, Files()), route, "10.0.0.1")
     assert [each.key for each in known.entries] == [ED]
     assert [each.key for each in known.portless] == [RSA]
     assert known.by_address == ()
     route = Route("n", "ssh n", "H", 2222, "u", user_known_hosts=(str(file),), check_host_ip=True)
-    assert [each.key for each in read_known_hosts(route, "10.0.0.1").by_address] == [OTHER]
+    known = known_in(read_lists(route, Files()), route, "10.0.0.1")
+    assert [each.key for each in known.by_address] == [OTHER]
     route = Route("n", "ssh n", "H", 2222, "u", user_known_hosts=(str(file),), host_key_alias="Alias")
-    known = read_known_hosts(route)
+    known = known_in(read_lists(route, Files()), route)
     assert [each.key for each in known.entries] == [OTHER]
     assert known.portless == ()
 

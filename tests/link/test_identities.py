@@ -6,6 +6,7 @@ from pathlib import Path
 
 import asyncssh
 
+from dflash_console.link.files import MOST_OF_A_KEY, Files
 from dflash_console.link.route import Route
 from dflash_console.link.ssh.identities import (
     FileKey,
@@ -13,6 +14,7 @@ from dflash_console.link.ssh.identities import (
     file_identities,
     is_allowed,
     is_encrypted,
+    key_paths,
     order,
 )
 from tests.link.sshd import keygen
@@ -26,6 +28,10 @@ def route(*files: Path, certificates: tuple[str, ...] = ()) -> Route:
     return Route(
         "n", "ssh n", "h", 22, "u", identity_files=tuple(map(str, files)), certificate_files=certificates
     )
+
+
+def identities_of(route: Route) -> tuple[list[Identity], list[Identity], list[str]]:
+    return file_identities(route, Files().read_all(key_paths(route), MOST_OF_A_KEY))
 
 
 def held(*files: Path) -> list[Identity]:
@@ -43,13 +49,13 @@ def held(*files: Path) -> list[Identity]:
 
 def test_keys_of_the_config_that_the_agent_holds_come_first(tmp_path: Path) -> None:
     one, two, three, four = (keygen(tmp_path / name) for name in ("one", "two", "three", "four"))
-    certificates, files, unusable = file_identities(route(one, two))
+    certificates, files, notes = identities_of(route(one, two))
     agent = held(three, two, four)
     assert labels(order(certificates, files, agent, identities_only=False)) == [
         *(f"{two} (agent)", "three (agent)", "four (agent)", str(one))
     ]
     assert labels(order(certificates, files, agent, identities_only=True)) == [f"{two} (agent)", str(one)]
-    assert unusable == []
+    assert notes == []
 
 
 def test_a_file_whose_public_half_can_not_be_read_is_named(tmp_path: Path) -> None:
@@ -57,11 +63,18 @@ def test_a_file_whose_public_half_can_not_be_read_is_named(tmp_path: Path) -> No
     locked.with_suffix(".pub").unlink()
     nonsense = tmp_path / "nonsense"
     nonsense.write_text("nothing of that kind")
-    assert file_identities(route(locked, nonsense)) == ([], [], [str(locked), str(nonsense)])
+    assert identities_of(route(locked, nonsense)) == (
+        [],
+        [],
+        [
+            f"{locked} can't be read without a passphrase, and there is no {locked}.pub",
+            f"{nonsense} holds no key that the console can read",
+        ],
+    )
 
 
 def test_a_key_signs_only_when_it_is_wanted(tmp_path: Path) -> None:
-    _, files, _ = file_identities(route(keygen(tmp_path / "one")))
+    _, files, _ = identities_of(route(keygen(tmp_path / "one")))
     pair = files[0].pair
     assert isinstance(pair, FileKey)
     seen = [pair.was_wanted]
@@ -71,17 +84,20 @@ def test_a_key_signs_only_when_it_is_wanted(tmp_path: Path) -> None:
 
 
 def test_encrypted_keys_are_told_by_their_header(tmp_path: Path) -> None:
+    def data(path: Path) -> bytes:
+        return path.read_bytes()
+
     secret = "a secret"
-    assert is_encrypted(str(keygen(tmp_path / "a", passphrase=secret)))
-    assert is_encrypted(str(keygen(tmp_path / "b", "rsa", passphrase=secret, extra=["-m", "PEM"])))
-    assert is_encrypted(str(keygen(tmp_path / "c", "rsa", passphrase=secret, extra=["-m", "PKCS8"])))
-    assert not is_encrypted(str(keygen(tmp_path / "d")))
-    assert not is_encrypted(str(keygen(tmp_path / "e", "rsa", extra=["-m", "PEM"])))
-    assert not is_encrypted(str(tmp_path / "gone"))
+    assert is_encrypted(data(keygen(tmp_path / "a", passphrase=secret)))
+    assert is_encrypted(data(keygen(tmp_path / "b", "rsa", passphrase=secret, extra=["-m", "PEM"])))
+    assert is_encrypted(data(keygen(tmp_path / "c", "rsa", passphrase=secret, extra=["-m", "PKCS8"])))
+    assert not is_encrypted(data(keygen(tmp_path / "d")))
+    assert not is_encrypted(data(keygen(tmp_path / "e", "rsa", extra=["-m", "PEM"])))
+    assert not is_encrypted(b"")
 
 
 def test_an_rsa_key_may_be_offered_under_the_names_it_signs_with(tmp_path: Path) -> None:
-    _, (rsa, ed25519), _ = file_identities(route(keygen(tmp_path / "r", "rsa"), keygen(tmp_path / "e")))
+    _, (rsa, ed25519), _ = identities_of(route(keygen(tmp_path / "r", "rsa"), keygen(tmp_path / "e")))
     assert is_allowed(rsa.pair, ["rsa-sha2-512"])
     assert not is_allowed(rsa.pair, ["ssh-ed25519"])
     assert is_allowed(ed25519.pair, ["ssh-ed25519"])

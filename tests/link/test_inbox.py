@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from dflash_console.link.inbox import MOST, Inbox, News, merge
-from dflash_console.model import Note, PathInfo, Sample
+from dflash_console.model import SECTIONS, Note, PathInfo, Sample
 from tests import pictures
 
 
@@ -45,7 +45,7 @@ def test_it_never_grows_past_its_limit_and_loses_no_section() -> None:
     inbox = Inbox()
     inbox.put(Sample(0, units=[]))
     for number in range(10_000):
-        inbox.put(Note(f"section {number % 100}", str(number)))
+        inbox.put(Note(SECTIONS[number % len(SECTIONS)], str(number)))
         inbox.put(Sample(number, paths=[path(str(number))]))
         assert len(inbox) <= MOST + 1
     news = drained(inbox)
@@ -54,7 +54,7 @@ def test_it_never_grows_past_its_limit_and_loses_no_section() -> None:
     for sample in samples[1:]:
         whole = merge(whole, sample)
     assert (whole.units, whole.paths) == ([], [path("9999")])
-    assert Note("section 99", "9999") in news
+    assert Note("units", "9998") in news
 
 
 def test_a_note_that_a_later_sample_answers_may_go() -> None:
@@ -62,7 +62,7 @@ def test_a_note_that_a_later_sample_answers_may_go() -> None:
     inbox.put(Note("paths", "can't be read"))
     inbox.put(Sample(1, paths=[]))
     for number in range(MOST):
-        inbox.put(Note(f"noise {number}", ""))
+        inbox.put(Note("gpu", f"noise {number}"))
     assert not [
         message for message in drained(inbox) if isinstance(message, Note) and message.section == "paths"
     ]

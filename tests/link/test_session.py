@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from dflash_console.config import HostConfig
-from dflash_console.errors import AgentFailed, LinkError, NoPython, Unreachable
+from dflash_console.errors import AgentFailed, LinkError, NoPython, Refused, Unreachable
 from dflash_console.link import Session, connect
 from dflash_console.link import session as session_module
 from dflash_console.model import Note, Sample, WatchSpec
@@ -168,7 +168,7 @@ async def test_noise_without_end_is_quoted(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_a_shell_that_ends_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     behind(monkeypatch, "echo 'This account is currently not available.'; exit 1")
     error = await why_not()
-    assert isinstance(error, AgentFailed)
+    assert isinstance(error, Refused)
     assert "exit 1" in str(error)
     assert "This account is currently not available." in str(error)
 
@@ -233,7 +233,7 @@ async def test_an_agent_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         ("say(type='note', section='gpu', text='x')", "began with note"),
         ("hello(); hello()", "hello twice"),
         ("hello(); put(b'Traceback (most recent call last)')", "text where a frame should begin"),
-        ("hello(); put(struct.pack('>IB', 9 << 20, 0))", "9437184 bytes; the limit is 8388608"),
+        ("hello(); put(struct.pack('>IB', 5 << 20, 0))", "5242880 bytes; the limit is 4194304"),
         ("hello(); put(struct.pack('>IB', 2, 7) + b'{}')", "unknown kind 7"),
         ("hello(); frame(b'xx', 1)", "raw data"),
         ("hello(); frame(b'{nonsense')", "not valid JSON"),
@@ -243,7 +243,12 @@ async def test_an_agent_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         ("hello(); say(type='sample', at='noon')", "Expected `float`, got `str` - at `$.at`"),
         ("hello(); say(type='sample', at=1, gpu={'gpus': [{'index': 'x'}]})", "$.gpu.gpus[0].index"),
         ("hello(); say(type='song')", "Invalid value 'song'"),
-        ("hello(); say(type='sample', at=1, host={'root': 7})", "Expected `object`, got `int`"),
+        (
+            "hello(); say(type='sample', at=1, host={'root': 7})",
+            "Expected `object`, got `int` - at `$.host.root`: 7",
+        ),
+        ("hello(); say(type='sample', at=1e308)", "Expected `float` <= 100000000000.0 - at `$.at`: 1e+308"),
+        ("hello(); say(type='note', section='mine', text='x')", '- at `$.section`: "mine"'),
     ],
 )
 async def test_a_broken_protocol_is_named(monkeypatch: pytest.MonkeyPatch, body: str, named: str) -> None:
@@ -264,14 +269,14 @@ for byte in struct.pack(">IB", len(payload), 0):
     put(bytes([byte]))
 put(payload[:100000])
 put(payload[100000:] + struct.pack(">IB", 42, 0) + b'{"type":"note",')
-put(b'"section":"b","text":"end"}')
+put(b'"section":"gpu","text":"."}')
 """,
     )
     async with opened() as session:
         (long, short), _ = await all_of(session)
         assert isinstance(long, Note)
         assert len(long.text) == 4096
-        assert short == Note("b", "end")
+        assert short == Note("gpu", ".")
 
 
 async def test_what_a_host_says_arrives_clean(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +284,7 @@ async def test_what_a_host_says_arrives_clean(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch,
         """
 hello()
-say(type="note", section="units\\x1b[2J", text="a\\x1b]0;evil\\x07b \\u202e \\udcff \\x9b31mc")
+say(type="note", section="units", text="a\\x1b]0;evil\\x07b \\u202e \\udcff \\x9b31mc")
 hear()
 """,
     )

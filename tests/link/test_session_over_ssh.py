@@ -110,7 +110,7 @@ async def test_a_key_that_may_only_run_one_command(world: World) -> None:
     )
     served(world)
     connection = await connect(CT129, ssh_config=str(world.config), timeout=20)
-    with pytest.raises(AgentFailed, match="only backups here"):
+    with pytest.raises(Refused, match="only backups here"):
         await Session.open(connection, CT129)
     await connection.close()
 

@@ -14,7 +14,7 @@ import pytest
 from dflash_console.config import HostConfig
 from dflash_console.errors import LinkError, Refused, Unreachable
 from dflash_console.link import connect, turns
-from dflash_console.link.ssh import login
+from dflash_console.link.ssh import agent
 from tests.link.sshd import free_ports
 from tests.link.world import World
 from tests.waiting import until
@@ -171,7 +171,7 @@ async def test_a_user_whom_nobody_lets_in(world: World) -> None:
 async def test_an_agent_that_hangs_costs_the_files_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login, "AGENT_TIMEOUT", 0.2)
+    monkeypatch.setattr(agent, "LIST_TIMEOUT", 0.2)
     server = world.sshd()
     world.know_server(server)
     path = world.folder / "deaf.sock"

@@ -12,6 +12,7 @@ from pathlib import Path
 from dflash_console.config import HostConfig
 from dflash_console.errors import LinkError
 from dflash_console.link import connect
+from tests.link.accounts import Accounts
 from tests.link.sshd import Sshd, keygen, ssh_keygen
 
 __all__ = ["HostKeys", "World"]
@@ -59,6 +60,7 @@ class World:
         ports: int = 1,
         lines: Sequence[str] = (),
         address: str = "127.0.0.1",
+        accounts: Accounts | None = None,
     ) -> Sshd:
         """A server that lets the operator's key in; not in known_hosts yet."""
         server = Sshd(
@@ -68,6 +70,7 @@ class World:
             ports=ports,
             lines=lines,
             address=address,
+            accounts=accounts,
         )
         self.servers.append(server)
         return server

@@ -41,7 +41,7 @@
 
 enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9,
        ARGUMENT_VERSION_MISMATCH = 25 };
-enum { GPUS = 64, PROCESSES = 256, FIELDS = 32, FAULTS = 64, TEXT = 96, SYSTEM = -1 };
+enum { GPUS = 80, PROCESSES = 320, FIELDS = 32, FAULTS = 64, TEXT = 96, SYSTEM = -1 };
 
 typedef unsigned long long u64;
 typedef struct { char call[TEXT]; int error; int hangs; double seconds; } Fault;

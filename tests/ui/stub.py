@@ -9,6 +9,7 @@ from dflash_console.fleet import HostView
 from dflash_console.ui.app import ConsoleApp
 from dflash_console.ui.scene import Moment
 from dflash_console.ui.themes import load_themes
+from dflash_console.ui.verifying import VerdictSource
 from tests.ui.builders import MOMENT
 
 THEMES = Path(__file__).resolve().parents[2] / "themes"
@@ -49,9 +50,18 @@ class Clock:
 
 
 def console(
-    views: Sequence[HostView], *, clock: Clock | None = None, fleet: StubFleet | None = None
+    views: Sequence[HostView],
+    *,
+    clock: Clock | None = None,
+    fleet: StubFleet | None = None,
+    verdicts: VerdictSource | None = None,
 ) -> ConsoleApp:
     """A console over these hosts, at a clock that stands still."""
     return ConsoleApp(
-        fleet or StubFleet(views), load_themes([THEMES]), theme="night", interval=1.0, clock=clock or Clock()
+        fleet or StubFleet(views),
+        load_themes([THEMES]),
+        theme="night",
+        interval=1.0,
+        verdicts=verdicts,
+        clock=clock or Clock(),
     )

@@ -363,7 +363,7 @@ async def test_keys_of_what_is_still_to_come_and_pasted_text_do_nothing() -> Non
     fleet = StubFleet(builders.story())
     async with console((), fleet=fleet).run_test(size=(160, 50)) as pilot:
         before = await settled(pilot)
-        await pilot.press(*"cvVsxrbdfei", "space")
+        await pilot.press(*"csxrbdfei")
         app_of(pilot).screen.post_message(Paste("qqq\njjj\n"))
         assert await settled(pilot) == before
         assert app_of(pilot).is_running

@@ -3,134 +3,16 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
-import termios
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.ui.terminals import CONSOLE, MOUSE_ON, Terminal, assert_clean, opened
 from tests.waiting import until_sync
-
-PROGRAM = "tests.ui.console_process"
-ROOT = Path(__file__).resolve().parents[2]
-RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?2004l", b"\x1b[?1004l", b"\x1b[?7h")
-MOUSE_ON, MOUSE_OFF = b"\x1b[?1000h", (b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?1006l")
-
-
-class Terminal:
-    """A pseudo terminal with a console in it."""
-
-    def __init__(
-        self,
-        *arguments: str,
-        is_controlling: bool = True,
-        ignores_hangup: bool = False,
-        size: tuple[int, int] = (30, 100),
-        term: str = "xterm-256color",
-    ) -> None:
-        self.master, self.slave = os.openpty()
-        termios.tcsetwinsize(self.slave, size)
-        self.before: list[Any] = termios.tcgetattr(self.slave)
-        self.output = b""
-
-        def prepare() -> None:
-            os.setsid()
-            if is_controlling:
-                os.login_tty(os.dup(self.slave))
-            if ignores_hangup:
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, *arguments],
-            stdin=self.slave,
-            stdout=self.slave,
-            stderr=self.slave,
-            cwd=ROOT,
-            env={
-                **{name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")},
-                "TERM": term,
-                "COLORTERM": "truecolor",
-            },
-            preexec_fn=prepare,
-        )
-
-    def read(self) -> bytes:
-        """All the console wrote so far."""
-        while self.master >= 0 and select.select([self.master], [], [], 0)[0]:
-            try:
-                self.output += os.read(self.master, 65536)
-            except OSError:
-                break
-        return self.output
-
-    def shows(self, words: bytes) -> None:
-        """Waits until the console wrote these words."""
-        until_sync(lambda: words in self.read(), 30, f"{words!r} on the terminal")
-
-    def type(self, keys: bytes) -> None:
-        """Presses keys."""
-        os.write(self.master, keys)
-
-    def ended(self) -> int:
-        """Waits for the end, and gives back the exit code."""
-
-        def code() -> str | None:
-            self.read()
-            returned = self.process.poll()
-            return None if returned is None else str(returned)
-
-        return int(until_sync(code, 20, "the console's end"))
-
-    def hang_up(self) -> None:
-        """Takes the terminal away."""
-        os.close(self.slave)
-        os.close(self.master)
-        self.master = self.slave = -1
-
-    def close(self) -> None:
-        """Ends whatever is left."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        if self.master >= 0:
-            self.hang_up()
-
-
-@pytest.fixture
-def terminals() -> Iterator[list[Terminal]]:
-    """Terminals that are closed after the test."""
-    opened: list[Terminal] = []
-    yield opened
-    for terminal in opened:
-        terminal.close()
-
-
-def opened(
-    terminals: list[Terminal], *arguments: str, is_controlling: bool = True, ignores_hangup: bool = False
-) -> Terminal:
-    """A terminal whose console has shown its first frame."""
-    terminal = Terminal(*arguments, is_controlling=is_controlling, ignores_hangup=ignores_hangup)
-    terminals.append(terminal)
-    terminal.shows(b"ct129")
-    return terminal
-
-
-def assert_clean(terminal: Terminal) -> None:
-    """The terminal is as it was: main screen, cursor, line wrap, no mouse, no paste mode, old settings."""
-    output = terminal.read()
-    for sequence in RESTORED:
-        assert sequence in output, sequence
-    if MOUSE_ON in output:
-        for sequence in MOUSE_OFF:
-            assert output.rfind(sequence) > output.rfind(MOUSE_ON), sequence
-    assert output.rfind(b"\x1b[?1049l") > output.rfind(b"\x1b[?1049h")
-    assert termios.tcgetattr(terminal.slave) == terminal.before
 
 
 @pytest.mark.parametrize(
@@ -191,6 +73,63 @@ def test_bytes_that_are_not_utf8_do_not_end_the_console(terminals: list[Terminal
     assert terminal.ended() == 0
 
 
+# ---- what it starts on
+
+
+@pytest.mark.parametrize("stage", ["gone", "gone-before-the-console"])
+@pytest.mark.parametrize("is_controlling", [True, False])
+def test_a_terminal_that_goes_away_while_the_console_starts_ends_it_in_one_way(
+    terminals: list[Terminal], stage: str, is_controlling: bool
+) -> None:
+    read, write = os.pipe()
+    program = CONSOLE if stage == "gone" else (sys.executable, "-c", LATE)
+    terminal = Terminal(
+        stage, is_controlling=is_controlling, ignores_hangup=True, program=program, stderr=write
+    )
+    terminals.append(terminal)
+    os.close(write)
+    with os.fdopen(read) as told:
+        assert told.readline() == "waiting\n"
+        terminal.hang_up()
+        assert terminal.ended() == (129 if stage == "gone" else 2)
+        said = told.read()
+    if stage == "gone":
+        assert said == ""
+    else:
+        assert said.startswith("dflash-console: the console needs a terminal")
+        assert said.count("\n") == 1
+
+
+LATE = """
+import sys
+from tests.ui.console_process import until_gone
+from dflash_console.cli import main
+until_gone()
+sys.exit(main([]))
+"""
+
+
+@pytest.mark.parametrize("stderr", ["/dev/full", "/dev/null"])
+def test_the_screen_is_drawn_on_stdout_and_stderr_may_be_elsewhere(
+    terminals: list[Terminal], stderr: str
+) -> None:
+    with open(stderr, "wb") as elsewhere:
+        terminal = opened(terminals, stderr=elsewhere)
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+    assert_clean(terminal)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_knows_few_characters_gets_others_in_their_place(
+    terminals: list[Terminal], encoding: str
+) -> None:
+    terminal = opened(terminals, environ={"PYTHONIOENCODING": encoding})
+    terminal.type(b"q")
+    assert terminal.ended() == 0
+    assert_clean(terminal)
+
+
 def test_without_mouse_the_terminals_own_selection_works(terminals: list[Terminal]) -> None:
     terminal = opened(terminals, "--no-mouse")
     terminal.type(b"q")
@@ -209,7 +148,7 @@ def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
 def test_a_terminal_of_any_size_is_drawn_once_and_not_for_ever(
     terminals: list[Terminal], size: tuple[int, int], term: str
 ) -> None:
-    terminal = Terminal(size=size, term=term)
+    terminal = Terminal(size=size, environ={"TERM": term})
     terminals.append(terminal)
     terminal.shows(b"\x1b[?1049h")
     used: list[tuple[float, float]] = []

@@ -38,6 +38,11 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
         return Fault(ODD_ANSWER, f"{type(error).__name__}: {error}")
 
 
+MOST_LISTED = 1 << 16
+TRIES = 8
+"""For a list that grows while it is read."""
+
+
 class Versions:
     """A call that drivers know in different versions: the newest that this one knows, found at the first
     use."""
@@ -79,13 +84,16 @@ class ProcessList:
         self._room = (_ProcessInfo * 16)()
 
     def __call__(self, handle: Any) -> list[tuple[int, int, int]]:
-        """The processes now. Raises NVMLError."""
+        """The processes now. Raises NVMLError, ValueError for more than MOST_LISTED."""
         function = pynvml._nvmlGetFunctionPointer(self._name)
-        while True:
+        number = INSUFFICIENT_SIZE
+        for _ in range(TRIES):
             count = ctypes.c_uint(len(self._room))
             number = function(handle, ctypes.byref(count), self._room)
             if number != INSUFFICIENT_SIZE:
                 break
+            if count.value > MOST_LISTED:
+                raise ValueError(f"a list of {count.value} processes")
             self._room = (_ProcessInfo * (count.value * 2 + 16))()
         if number:
             raise pynvml.NVMLError(number)

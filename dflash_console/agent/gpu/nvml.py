@@ -10,6 +10,7 @@ import pynvml
 from .calls import ProcessList, Versions, call, text_of
 from .codes import UNINITIALIZED, Fault, fault
 from .device import SLOW_PACE, Device
+from .rows import MOST_ROWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Nvml:
         )
         self.compute = _process_list("Compute")
         self.graphics = _process_list("Graphics")
+        self.more = 0
+        """How many GPUs NVML counts beyond MOST_ROWS; those are not asked for."""
         self._devices: list[Device] = []
 
     def close(self) -> None:
@@ -78,7 +81,9 @@ class Nvml:
 
     def rows(self, now: float, anew: bool) -> list[dict[str, Any]]:
         """A row (model.Gpu's keys) for each GPU that NVML counts. `anew` reads also what is read rarely."""
-        count = _check(call(pynvml.nvmlDeviceGetCount))
+        counted = _check(call(pynvml.nvmlDeviceGetCount))
+        count = min(counted, MOST_ROWS)
+        self.more = counted - count
         if count != len(self._devices):
             self._devices = [Device(self, index, now + index * SLOW_PACE / count) for index in range(count)]
         rows = []

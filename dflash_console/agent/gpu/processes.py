@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     Process = dict[str, Any]
 
-__all__ = ["Enricher", "hidden_memory", "merged"]
+__all__ = ["Enricher", "hidden_memory", "keep_biggest", "merged"]
+
+MOST_PROCESSES = 256
+"""On one GPU, as the console takes them (bounds.MOST_PROCESSES)."""
 
 NOT_AVAILABLE = (1 << 64) - 1
 UNKNOWN_MEMORY = missing("unsupported", "not available")
@@ -74,6 +77,24 @@ def hidden_memory(used: int, reserved: object, found: list[Process] | dict[str, 
         return 0
     noise = NOISE if isinstance(reserved, int) else NOISE_WITH_RESERVED
     return used if used > noise else 0
+
+
+def keep_biggest(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Leaves each row no more than MOST_PROCESSES, those with the most memory; what is left out, for people."""
+    notes = []
+    for row in rows:
+        found = row["processes"]
+        if isinstance(found, dict) or len(found) <= MOST_PROCESSES:
+            continue
+        biggest = sorted(found, key=_memory, reverse=True)[:MOST_PROCESSES]
+        row["processes"] = sorted(biggest, key=lambda process: int(process["pid"]))
+        more = len(found) - MOST_PROCESSES
+        notes.append(f"GPU {row['index']}: {more} more processes not shown (limit {MOST_PROCESSES})")
+    return notes
+
+
+def _memory(process: Process) -> int:
+    return process["memory"] if isinstance(process["memory"], int) else -1
 
 
 class Enricher:

@@ -9,8 +9,8 @@ import time
 from ..section import missing
 from .codes import DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, LIBRARY_NOT_FOUND, MISMATCH, Fault
 from .kernel import Kernel, KernelView
-from .processes import Enricher
-from .rows import identified
+from .processes import Enricher, keep_biggest
+from .rows import MOST_ROWS, identified, left_out
 from .smi import Smi, find_smi
 
 TYPE_CHECKING = False
@@ -171,7 +171,12 @@ class Reader:
         cuda: Any = None,
         trouble: dict[str, str] | None = None,
     ) -> Report:
-        rows = identified(rows, view.gpus, trouble)
+        more = max(0, len(rows) - MOST_ROWS) + (self._nvml.more if self._nvml is not None else 0)
+        # Of those that are left out, the kernel's list would be taken for GPUs that the driver lacks.
+        rows = identified(rows[:MOST_ROWS], [] if more else view.gpus, trouble)
+        more += max(0, len(rows) - MOST_ROWS)
+        rows = rows[:MOST_ROWS]
+        notes = left_out(more) + keep_biggest(rows)
         self._enricher.add(rows, time.monotonic())
         count: Any = len(view.gpus)
         if rows and not view.gpus:
@@ -185,6 +190,7 @@ class Reader:
             "kernel_count": count,
             "passed_through": len(view.passed_through),
             "passed_through_buses": list(view.passed_through),
+            "notes": notes,
             "trouble": trouble,
             "read_at": round(time.time(), 3),
         }

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-__all__ = ["Rows", "bare_row", "identified"]
+__all__ = ["MOST_ROWS", "Rows", "bare_row", "identified", "left_out"]
+
+MOST_ROWS = 64
+"""GPUs of a host, as the console takes them (bounds.MOST_GPUS)."""
+MOST_GOOD = 4 * MOST_ROWS
 
 IDENTITY = ("uuid", "bus", "name", "memory_total")
 VALUES = ("utilization", "memory_used", "temperature", "power", "power_limit", "processes")
@@ -23,6 +27,11 @@ NOT_LISTED = "on the PCI bus, not listed by the driver: see the kernel log for w
 NOT_LISTED_ANY_MORE = "no longer listed by the driver: it has fallen off the bus or was removed"
 
 USABLE = ("ok", "attention")
+
+
+def left_out(more: int) -> list[str]:
+    """What to tell, for people, when there are `more` GPUs than MOST_ROWS."""
+    return [f"{more} more GPUs not shown (limit {MOST_ROWS})"] if more > 0 else []
 
 
 def bare_row(index: int, why: dict[str, str], health: str, detail: str) -> Row:
@@ -73,8 +82,8 @@ class Rows:
         self, fresh: Iterable[Row], passed_through: Iterable[str], trouble: dict[str, str] | None
     ) -> list[Row]:
         """All GPUs known, by index: the fresh rows, failing ones completed from the last good one, and
-        those that are listed no more. One that was given to a virtual machine is not ours any more and is
-        forgotten."""
+        those that are listed no more; of these there may be more than MOST_ROWS. One that was given to a virtual
+        machine is not ours any more and is forgotten."""
         self._forget(passed_through)
         fresh = list(fresh)
         taken = {_key(row) for row in fresh}
@@ -93,8 +102,12 @@ class Rows:
             rows.append(row)
         used = {row["index"] for row in rows}
         rows += [_unlisted(good, trouble, used) for key, good in self._good.items() if key not in taken]
-        self._shown = sorted(rows, key=_index)
-        return self._shown
+        while len(self._good) > MOST_GOOD:
+            # Whatever names its GPUs anew each time is not remembered for ever.
+            del self._good[next(iter(self._good))]
+        rows.sort(key=_index)
+        self._shown = rows[:MOST_ROWS]
+        return rows
 
     def _forget(self, buses: Iterable[str]) -> None:
         for key in [key for key, good in self._good.items() if good["bus"] in buses]:

@@ -7,10 +7,10 @@ import mmap
 import signal
 
 from ..child import Child
-from ..section import Section, missing
+from ..section import Section, missing, shortened
 from .kernel import Kernel, waiting_process
 from .reader import serve
-from .rows import Rows, identified
+from .rows import MOST_ROWS, Rows, identified, left_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class GpuSection(Section):
         self._progress = mmap.mmap(-1, 1)
         self._rows = Rows()
         self._report: Report | None = None
+        self._note = ""
         self._is_running = False
         self._is_ending = False
         """Whether the child closed its pipes and has still to be waited for."""
@@ -74,6 +75,11 @@ class GpuSection(Section):
     def pid(self) -> int:
         """The child's pid; 0 while there is none."""
         return self._child.pid
+
+    @property
+    def note(self) -> str:
+        """Which GPUs and processes are left out because there are too many; mostly empty."""
+        return self._note
 
     def configure(self, spec: dict[str, Any]) -> None:
         """Takes the interval; all GPUs are read, whatever else the spec names."""
@@ -147,8 +153,10 @@ class GpuSection(Section):
 
     def _take(self, report: Report) -> None:
         self._report = report
-        passed_through = report.pop("passed_through_buses")
-        self.value = {**report, "gpus": self._rows.keep(report["gpus"], passed_through, report["trouble"])}
+        passed_through, notes = report.pop("passed_through_buses"), report.pop("notes")
+        rows = self._rows.keep(report["gpus"], passed_through, report["trouble"])
+        self._note = "; ".join(notes or left_out(len(rows) - MOST_ROWS))
+        self.value = {**report, "gpus": rows[:MOST_ROWS]}
 
     def _mind(self) -> None:
         """What stands on the screen while an answer is overdue."""
@@ -170,8 +178,9 @@ class GpuSection(Section):
         if self._report is not None:
             return {**self._report, "gpus": self._rows.all_without_values(stuck, why), "trouble": why}
         view = Kernel(self._root).view()
+        self._note = "; ".join(left_out(len(view.gpus) - MOST_ROWS))
         return {
-            "gpus": identified([], view.gpus, why),
+            "gpus": identified([], view.gpus[:MOST_ROWS], why),
             "source": "none",
             "driver": view.driver or why,
             "kernel_count": len(view.gpus),
@@ -183,7 +192,7 @@ class GpuSection(Section):
         status = self._child.status
         if status is not None and status < 0:
             return f"was killed by {_signal_name(-status)}"
-        words = self._child.errors.strip()[:300]
+        words = shortened(self._child.errors.strip(), 300)
         return words or f"ended with status {status}"
 
     def _end(self, now: float, words: str) -> None:

@@ -12,7 +12,7 @@ import select
 import time
 
 from ..child import Child
-from ..section import missing
+from ..section import missing, shortened
 from . import health
 from .codes import LOST, NO_PERMISSION, NOT_FOUND, NOT_SUPPORTED, RESET_REQUIRED, UNKNOWN, Fault, fault
 from .kernel import normal_bus
@@ -50,6 +50,10 @@ PROCESS_FIELDS = "gpu_uuid,pid,used_memory"
 
 FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin")
 MEBIBYTE = 1 << 20
+MOST_INDEX = 9999
+MOST_BYTES = 1 << 62
+MOST_PID = (1 << 32) - 1
+OUTPUT_LIMIT = 8 << 20
 DEADLINE = 90.0
 """Seconds for one nvidia-smi: longer than the watcher waits until it calls the driver hung."""
 
@@ -85,11 +89,16 @@ def _cells(line: str, fields: tuple[str, ...]) -> dict[str, Any] | None:
     fields' number belong to the name."""
     parts = [part.strip() for part in line.split(",")]
     excess = len(parts) - len(fields)
-    if excess < 0 or not parts[0].isdigit():
+    index = _number(parts[0])
+    if excess < 0 or index is None or index > MOST_INDEX:
         return None
     at = fields.index("name") if "name" in fields else 0
     parts[at : at + excess + 1] = [", ".join(parts[at : at + excess + 1])]
     return dict(zip(fields, map(_cell, parts)))
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 class _Cells:
@@ -115,7 +124,7 @@ class _Cells:
         except ValueError:
             number = -1.0
         if not 0 <= number <= most:
-            odd = Fault(UNKNOWN, f"can't be read: {text[:40]}")
+            odd = Fault(UNKNOWN, f"can't be read: {shortened(text, 40)}")
             self.faults[name] = odd
             return odd.missing
         return int(number * scale)
@@ -146,6 +155,7 @@ def _row(cells: dict[str, Any], read_at: float) -> Row:
     power = take.number("power.draw", "power", 10_000, 1000)
     limit = take.number("power.limit", "power limit", 10_000, 1000)
     pstate = take.text("pstate", "pstate")
+    level = _number(pstate[1:]) if isinstance(pstate, str) else None
     action = take.text("gpu_recovery_action", "recovery action")
     mig = take.flag("mig.mode.current", "Enabled")
     row = {
@@ -162,9 +172,7 @@ def _row(cells: dict[str, Any], read_at: float) -> Row:
         "power_limit": limit / 1000 if isinstance(limit, int) else limit,
         "processes": missing("not_found", "not told by nvidia-smi"),
         "hidden_memory": 0,
-        "pstate": int(pstate[1:])
-        if isinstance(pstate, str) and pstate[1:].isdigit()
-        else missing("unsupported"),
+        "pstate": missing("unsupported") if level is None or level > 15 else level,
         "persistence": take.flag("persistence_mode", "Enabled"),
         "mig": mig,
         "ecc_corrected": take.number("ecc.errors.corrected.volatile.total", "ECC", 1 << 62),
@@ -184,11 +192,13 @@ def parse_processes(output: str) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for line in output.splitlines():
         parts = [part.strip() for part in line.split(",")]
-        if len(parts) == 3 and parts[1].isdigit():
-            is_number = parts[2].isdigit()
-            memory = int(parts[2]) * MEBIBYTE if is_number else missing("unsupported", "not available")
-            process = {"pid": int(parts[1]), "memory": memory, "kind": "compute"}
-            found.setdefault(parts[0], []).append(process)
+        pid = _number(parts[1]) if len(parts) == 3 else None
+        if pid is not None and pid <= MOST_PID:
+            used = _number(parts[2])
+            memory: Any = missing("unsupported", "not available")
+            if used is not None and used * MEBIBYTE <= MOST_BYTES:
+                memory = used * MEBIBYTE
+            found.setdefault(parts[0], []).append({"pid": pid, "memory": memory, "kind": "compute"})
     return found
 
 
@@ -261,6 +271,9 @@ class Smi:
             if data is None:
                 break
             output += data
+            if len(output) > OUTPUT_LIMIT:
+                child.kill()
+                return "", f"more than {OUTPUT_LIMIT} bytes of output"
         if not ready:
             child.kill()
             return "", f"no answer within {DEADLINE:.0f} s"
@@ -269,4 +282,4 @@ class Smi:
 
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:200] if lines else "it printed nothing"
+    return shortened(lines[0], 200) if lines else "it printed nothing"

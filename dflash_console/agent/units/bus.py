@@ -1,4 +1,4 @@
-"""A small D-Bus client that listens to systemd: which unit changed, not how (systemctl tells that).
+"""A small D-Bus client that listens to systemd: which unit changed. What it is now is asked of the same socket.
 
 Only the signals of the watched units and of the manager are asked for. D-Bus Specification 0.42,
 "Authentication Protocol" and "Message Bus Messages"; org.freedesktop.systemd1(5).
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 
+from ..section import shortened
 from .dbus import ERROR, SIGNAL, BusError, Decoder, Message, encode_call
 
 __all__ = ["MANAGER", "Bus"]
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 SEND_LIMIT = 1 << 18
+READS_LIMIT = 16
+"""Pieces of 64 kB that are read at once; the rest waits for the next time."""
+PATHS_LIMIT = 256
+"""Objects that get a rule each; for more, one rule lets all units through. dbus-daemon allows 512 rules."""
 HANDSHAKE_SECONDS = 10.0
 RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0)
 
 SYSTEMD = "org.freedesktop.systemd1"
 MANAGER = SYSTEMD + ".Manager"
 DAEMON = "org.freedesktop.DBus"
+GET_ALL = DAEMON + ".Properties.GetAll"
 OWNER_RULE = (
     f"type='signal',sender='{DAEMON}',interface='{DAEMON}',member='NameOwnerChanged',arg0='{SYSTEMD}'"
 )
@@ -32,8 +38,9 @@ OWNER_RULE = (
 class Bus:
     """One connection to the bus that a systemd manager is on, or to its private socket.
 
-    `sockets` are tried in turn; one that ends in `/private` is the manager's own and sends all its signals.
-    Nothing here waits: `fds`, `ready` and `tick` belong into a section's methods of the same names.
+    `sockets` are tried in turn; one that ends in `/private` is the manager's own and sends all its signals, of
+    whatever unit: those wait for the next tick, so that a busy machine does not wake us for each. Nothing here
+    waits: `fds`, `ready` and `tick` belong into a section's methods of the same names.
     """
 
     def __init__(self, sockets: Sequence[str]) -> None:
@@ -56,15 +63,17 @@ class Bus:
         self._decoder = Decoder()
         self._out = b""
         self._serial = 0
-        self._pending: dict[int, str] = {}
+        self._pending: dict[int, tuple[str, float]] = {}
+        """Serial of a call to its method, or the path that was asked for, and when an answer is overdue."""
         self._sent_rules: frozenset[str] = frozenset()
-        self._deadline = self._now + HANDSHAKE_SECONDS
+        self._greeted_by = self._now + HANDSHAKE_SECONDS
 
     def watch(self, paths: Iterable[str], *, new_units: bool) -> None:
         """Ask for the changes of these objects and of the manager; `new_units`: also for units that load."""
-        wanted = {
-            f"interface='{DAEMON}.Properties',member='PropertiesChanged',path='{path}'" for path in paths
-        }
+        places = [f"path='{path}'" for path in paths]
+        if len(places) > PATHS_LIMIT:
+            places = ["path_namespace='/org/freedesktop/systemd1/unit'"]
+        wanted = {f"interface='{DAEMON}.Properties',member='PropertiesChanged',{place}" for place in places}
         wanted |= {f"interface='{MANAGER}',member='{member}'" for member in ("Reloading", "UnitFilesChanged")}
         if new_units:
             wanted.add(f"interface='{MANAGER}',member='UnitNew'")
@@ -74,9 +83,15 @@ class Bus:
             self._send_rules()
             self._flush()
 
+    def ask(self, path: str) -> None:
+        """Ask for the properties of an object; the answer comes from `ready`, as a message with that path."""
+        self._call(SYSTEMD, path, GET_ALL, "")
+        self._flush()
+
     def fds(self) -> list[int]:
         """What to wait on for reading."""
-        return [] if self._connection is None else [self._connection.fileno()]
+        is_for_later = self._is_private and self.is_live and not self._pending
+        return [] if self._connection is None or is_for_later else [self._connection.fileno()]
 
     def tick(self, now: float) -> None:
         """Connect when it is time, send what did not fit, give up on a peer that does not answer."""
@@ -84,37 +99,31 @@ class Bus:
         if self._connection is None:
             if now >= self._retry_at:
                 self._connect()
-        elif now > self._deadline and (self._pending or self._greeting is not None):
+        elif self._is_overdue(now):
             self._fail("no answer")
         else:
             self._flush()
 
     def ready(self, now: float) -> list[Message]:
-        """The signals that have come; empty too when the connection has just been lost."""
+        """The signals and the answers to `ask` that have come; may be called at any time."""
         self._now = now
-        signals: list[Message] = []
-        if self._connection is None:
-            return signals
+        heard: list[Message] = []
         try:
-            data = self._connection.recv(1 << 16)
-            if not data:
-                raise BusError("the connection was closed")
-            if self._greeting is not None:
-                data = self._greet(data)
-            for message in self._decoder.feed(data):
-                if message.kind == SIGNAL:
-                    signals.append(message)
-                    if message.member == "NameOwnerChanged" and message.first == SYSTEMD:
-                        # A manager that has executed itself anew has forgotten who listens.
-                        self._subscribe()
-                elif message.reply_to in self._pending:
-                    self._take_answer(self._pending.pop(message.reply_to), message)
+            for _ in range(READS_LIMIT):
+                if self._connection is None:
+                    break
+                data = self._connection.recv(1 << 16)
+                if not data:
+                    raise BusError("the connection was closed")
+                if self._greeting is not None:
+                    data = self._greet(data)
+                heard += filter(self._is_for_the_section, self._decoder.feed(data))
         except BlockingIOError:
             pass
         except (OSError, BusError) as error:
             self._fail(str(error))
         self._flush()
-        return signals
+        return heard
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -122,6 +131,21 @@ class Bus:
             self._connection.close()
         self._connection = None
         self.is_live = False
+
+    def _is_for_the_section(self, message: Message) -> bool:
+        """Take what is our own of a message."""
+        if message.kind == SIGNAL:
+            if message.member == "NameOwnerChanged" and message.first == SYSTEMD:
+                # A manager that has executed itself anew has forgotten who listens.
+                self._subscribe()
+            return True
+        asked, _ = self._pending.pop(message.reply_to, ("", 0.0))
+        if asked.startswith("/"):
+            message.path = asked
+            return True
+        if asked:
+            self._take_answer(asked, message)
+        return False
 
     def _fail(self, problem: str) -> None:
         """Drop the connection; the next socket is tried at once, and after the last one there is a pause."""
@@ -146,7 +170,9 @@ class Bus:
         ) as error:  # also when the peer's queue is full: connect(2) does not wait on such a socket
             self._fail(f"{path}: {error.strerror}")
             return
-        self._out = b"\0AUTH EXTERNAL " + str(os.geteuid()).encode().hex().encode() + b"\r\n"
+        # BEGIN goes along, as systemd's own clients have it: a manager's private socket reads no message that
+        # comes in one piece with it before the next one comes (sd-bus only looks when the socket is readable).
+        self._out = b"\0AUTH EXTERNAL " + str(os.geteuid()).encode().hex().encode() + b"\r\nBEGIN\r\n"
         self._flush()
 
     def _greet(self, data: bytes) -> bytes:
@@ -159,9 +185,9 @@ class Bus:
             self._greeting = line
             return b""
         if not line.startswith(b"OK "):
-            raise BusError("the bus does not let us in: " + line.decode("ascii", "replace")[:80])
+            words = shortened(line.decode("ascii", "replace"), 80)
+            raise BusError(f"the bus does not let us in: {words}")
         self._greeting = None
-        self._out += b"BEGIN\r\n"
         if not self._is_private:
             self._call(DAEMON, "/org/freedesktop/DBus", DAEMON + ".Hello")
         self._send_rules()
@@ -185,15 +211,20 @@ class Bus:
 
     def _call(self, destination: str, path: str, method: str, *arguments: str) -> None:
         self._serial += 1
-        self._deadline = self._now + HANDSHAKE_SECONDS
-        self._pending[self._serial] = method.rpartition(".")[2]
+        what = path if method == GET_ALL else method.rpartition(".")[2]
+        self._pending[self._serial] = what, self._now + HANDSHAKE_SECONDS
         self._out += encode_call(
             self._serial, "" if self._is_private else destination, path, method, arguments
         )
 
+    def _is_overdue(self, now: float) -> bool:
+        if self._greeting is not None:
+            return now > self._greeted_by
+        return any(now > by for _, by in self._pending.values())
+
     def _take_answer(self, method: str, message: Message) -> None:
         if message.kind == ERROR and not message.error.endswith(".AlreadySubscribed"):
-            raise BusError(f"{method}: {message.first or message.error}"[:200])
+            raise BusError(shortened(f"{method}: {message.first or message.error}", 200))
         if method == "Subscribe":
             self.is_live, self.problem, self._failures = True, "", 0
 

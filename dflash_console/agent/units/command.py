@@ -8,7 +8,8 @@ import re
 import shlex
 
 from ..redact import redact_text
-from ..section import missing
+from ..regular import read_regular
+from ..section import missing, shortened
 
 __all__ = ["find_interpreter", "find_port", "is_python", "parse_environment"]
 
@@ -100,13 +101,13 @@ def find_interpreter(program: str, command: str, environment: dict[str, str]) ->
             if isinstance(head, dict):
                 return head
             if not head.startswith("#!"):
-                return missing("unsupported", f"not a Python program: {program[:200]}")
+                return missing("unsupported", f"not a Python program: {shortened(program, 200)}")
             words = [*head[2:].partition("\n")[0].split(), program, *words]
             command = " ".join(words)
         if not words:
             break
         program, *words = words
-    return missing("not_found", f"no program in the command: {command[:160]}")
+    return missing("not_found", f"no program in the command: {shortened(command, 160)}")
 
 
 def _skip_env(words: list[str], path: str) -> tuple[list[str], str]:
@@ -145,7 +146,7 @@ def _ask_shell(command: str, words: list[str], path: str) -> Told:
             break
         if word.startswith(("-", "+")) or (index and words[index - 1] in _VALUE_OPTIONS):
             continue
-        head = _read_head(word)
+        head = _read_head(word, is_whole=True)
         if isinstance(head, dict):
             return head
         long_shebang = _LONG_SHEBANG.match(head.partition("\n")[2])
@@ -158,7 +159,9 @@ def _ask_shell(command: str, words: list[str], path: str) -> Told:
     named.discard("")
     if len({os.path.dirname(found) for found in named}) == 1 and not _UNSURE.search(text):
         return min(named, key=len)
-    return missing("not_found", "started through a shell: " + redact_text(" ".join(command.split()))[:200])
+    return missing(
+        "not_found", "started through a shell: " + shortened(redact_text(" ".join(command.split())), 200)
+    )
 
 
 def _follow(program: str, path: str) -> str:
@@ -179,17 +182,23 @@ def _resolve(program: str, path: str) -> str:
     return program
 
 
-def _read_head(path: str) -> Told:
-    """The beginning of a script as text, a Missing when it can't be read."""
+def _read_head(path: str, *, is_whole: bool = False) -> Told:
+    """The beginning of a script as text; a Missing when it can't be read, or when it is longer and `is_whole` is
+    asked for."""
+    shown = shortened(path, 200)
     try:
-        with open(path, "rb", buffering=0) as file:
-            return (file.read(SCRIPT_LIMIT) or b"").decode("utf-8", "replace")
+        data = read_regular(path, SCRIPT_LIMIT + 1)
+        if is_whole and len(data) > SCRIPT_LIMIT:
+            return missing(
+                "not_found", f"started through a shell script of more than {SCRIPT_LIMIT} bytes: {shown}"
+            )
+        return data.decode("utf-8", "replace")
     except PermissionError:
-        return missing("permission", f"may not read {path[:200]}")
+        return missing("permission", f"may not read {shown}")
     except FileNotFoundError:
-        return missing("not_found", f"{path[:200]} is not there")
-    except OSError as error:
-        return missing("error", f"{path[:200]}: {error.strerror}")
+        return missing("not_found", f"{shown} is not there")
+    except (OSError, ValueError) as error:
+        return missing("error", f"{shown}: {getattr(error, 'strerror', error)}")
 
 
 # ---- port
@@ -214,11 +223,11 @@ def find_port(words: list[str], environment: dict[str, str]) -> int | dict[str, 
         variable = text.strip("${}\"'")
         text = environment.get(variable, "")
         if not text:
-            return missing("not_found", f"the port comes from the variable {variable[:80]}")
+            return missing("not_found", f"the port comes from the variable {shortened(variable, 80)}")
     digits = text.strip("\"'")
     if digits.isascii() and digits.isdigit() and len(digits) <= 5 and 0 < int(digits) < 65536:
         return int(digits)
-    return missing("error", f"not a port: {text[:80]}")
+    return missing("error", f"not a port: {shortened(text, 80)}")
 
 
 def _is_sglang(words: list[str]) -> bool:

@@ -1,6 +1,6 @@
 """D-Bus messages as bytes: what a listener needs of them, within bounds.
 
-A body is skipped by its length but for a first string. D-Bus Specification 0.42, "Message Protocol".
+Of a signal's body only a first string is kept, of an answer's all. D-Bus Specification 0.42, "Message Protocol".
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 HEADER_LIMIT = 1 << 16
 BODY_KEPT = 1 << 12
+ANSWER_KEPT = 1 << 18
+"""Bytes of a body that are kept; of a longer one, the beginning."""
 BODY_LIMIT = 1 << 27
 """The specification's own limit of a message."""
 
@@ -26,11 +28,12 @@ class BusError(Exception):
 
 
 class Message:
-    """What is wanted of a message; `first` is the body's first argument if that is a string."""
+    """What is wanted of a message; `first` is the body's first argument if that is a string, `order` (`<` or
+    `>`) how the numbers in it are written."""
 
-    __slots__ = ("error", "first", "interface", "kind", "member", "path", "reply_to")
+    __slots__ = ("body", "error", "first", "interface", "kind", "member", "order", "path", "reply_to")
 
-    def __init__(self, kind: int, fields: dict[int, str | int], first: str) -> None:
+    def __init__(self, kind: int, fields: dict[int, str | int], first: str, body: bytes, order: str) -> None:
         self.kind = kind
         self.path = str(fields.get(1, ""))
         self.interface = str(fields.get(2, ""))
@@ -39,6 +42,8 @@ class Message:
         reply_to = fields.get(5, 0)
         self.reply_to = reply_to if isinstance(reply_to, int) else 0
         self.first = first
+        self.body = body
+        self.order = order
 
 
 def encode_call(
@@ -92,7 +97,7 @@ class Decoder:
             if fields > HEADER_LIMIT or body > BODY_LIMIT:
                 raise BusError(f"a message of {fields} and {body} bytes is too long")
             start = 16 + fields + -fields % 8
-            kept = min(body, BODY_KEPT)
+            kept = min(body, ANSWER_KEPT if buffer[1] == REPLY else BODY_KEPT)
             if len(buffer) < start + kept:
                 break
             messages.append(_read_message(bytes(buffer[: start + kept]), order, fields, start))
@@ -124,7 +129,7 @@ def _read_message(data: bytes, order: str, length: int, start: int) -> Message:
             first = _read_string(data, order, start, is_signature=False)[0]
     except (IndexError, struct.error):
         raise BusError("a header that ends early") from None
-    return Message(data[1], fields, first)
+    return Message(data[1], fields, first, data[start:], order)
 
 
 def _read_string(data: bytes, order: str, position: int, *, is_signature: bool) -> tuple[str, int]:

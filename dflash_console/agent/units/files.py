@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 LOCAL = ("/etc/", "/run/", "/usr/", "/lib/")
 """A stat below these can't wait for a network."""
-NAME_LIMIT = 128
 
 
 def unit_folders(runtime: str) -> list[str]:
@@ -37,7 +36,7 @@ def unit_folders(runtime: str) -> list[str]:
 
 
 def installed_units(folders: Iterable[str], globs: list[str]) -> list[str]:
-    """The units with a file in one of `folders` that a glob names, without templates.
+    """The units with a file in one of `folders` that a glob names, without templates, sorted.
 
     systemctl's own globs only see loaded units, and one that was stopped is none any more. Home folders may
     lie on a dead mount: call it in a child.
@@ -56,7 +55,7 @@ def installed_units(folders: Iterable[str], globs: list[str]) -> list[str]:
             and system_name(name) == name
             and not refusal(name)
         )
-    return sorted(found)[:NAME_LIMIT]
+    return sorted(found)
 
 
 class FileWatch:

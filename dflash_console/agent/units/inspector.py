@@ -170,7 +170,7 @@ def inspect_unit(block: dict[str, str]) -> dict[str, object]:
     """
     program, command = split_command(block.get("ExecStart", ""))
     environment = parse_environment(block.get("Environment", ""))
-    pids = list(_unit_pids(block))
+    pids, has_more = _unit_pids(block)
     main = read_process(pids[0]) if pids else None
     python = next(_pythons(pids), None)
     facts: dict[str, object] = {}
@@ -183,17 +183,26 @@ def inspect_unit(block: dict[str, str]) -> dict[str, object]:
         facts["venv"] = find_venv([told], None, None, "") if isinstance(told, str) else None
     else:
         facts["interpreter"], facts["venv"] = missing("not_found", "the unit starts no command"), None
-    lines = [process["argv"] for process in (python, main) if process is not None]
-    ports = [find_port(words, environment) for words in [*lines, command.split()] if words]
-    facts["port"] = next((port for port in ports if isinstance(port, int)), None) or (
-        ports[-1] if ports else missing("not_found", "the unit starts no command")
-    )
-    facts["listening"] = (
-        _is_listening(pids, facts["port"]) if pids and isinstance(facts["port"], int) else None
-    )
+    facts["port"] = _port([process for process in (python, main) if process], command.split(), environment)
+    if pids and isinstance(facts["port"], int):
+        # What was not looked at may be the one that listens.
+        listening = _is_listening(pids, facts["port"])
+        facts["listening"] = listening or (None if has_more else listening)
+    else:
+        facts["listening"] = None
     if main is not None and int(block.get("MainPID", "0") or 0) == pids[0]:
         facts["command"] = main["command"]
     return facts
+
+
+def _port(processes: list[dict[str, Any]], words: list[str], environment: dict[str, str]) -> object:
+    """The port by the processes' command lines, else by the unit's."""
+    lines = [process["argv"] for process in processes if not process["is_cut"]]
+    ports = [find_port(line, environment) for line in [*lines, words] if line]
+    if len(lines) < len(processes):
+        return missing("error", "the command line is too long to be read whole")
+    found = next((port for port in ports if isinstance(port, int)), None)
+    return found or (ports[-1] if ports else missing("not_found", "the unit starts no command"))
 
 
 def _running_interpreter(process: dict[str, Any]) -> tuple[str | dict[str, str], str | None]:
@@ -216,30 +225,26 @@ def _pythons(pids: list[int]) -> Iterator[dict[str, Any]]:
 # ---- processes
 
 
-def _unit_pids(block: dict[str, str]) -> Iterator[int]:
-    """The main process, then the others in the unit's cgroup and those below it."""
+def _unit_pids(block: dict[str, str]) -> tuple[list[int], bool]:
+    """The main process, then the others in the unit's cgroup and those below it; and whether there are more."""
     main = block.get("MainPID", "0")
-    if main.isdigit() and main != "0":
-        yield int(main)
+    found = dict.fromkeys([int(main)] if main.isdigit() and main != "0" else [])
     group = block.get("ControlGroup", "")
     if not group.startswith("/") or group == "/" or ".." in group.split("/"):
-        return
+        return list(found), False
     root = next((root for root in CGROUP_ROOTS if os.path.exists(f"{root}{group}/cgroup.procs")), None)
-    if root is None:
-        return
-    seen = {main}
-    for folder, _, files in os.walk(root + group):
+    for folder, _, files in os.walk(root + group) if root else ():
         if "cgroup.procs" not in files:
             continue
         try:
             with open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as file:
-                pids = file.read().split()
+                found.update(dict.fromkeys(map(int, file.read().split())))
         except OSError:
             continue
-        for pid in pids:
-            if pid not in seen and len(seen) < PROCESS_LIMIT:
-                seen.add(pid)
-                yield int(pid)
+        found.pop(0, None)  # one that this PID namespace can't see
+        if len(found) > PROCESS_LIMIT:
+            return list(found)[:PROCESS_LIMIT], True
+    return list(found), False
 
 
 # ---- sockets
@@ -268,10 +273,10 @@ def _is_listening(pids: list[int], port: int) -> bool | None:
 
 def _listening_sockets(pid: int, port: int) -> set[str] | None:
     """The sockets that listen (state 0A) on `port` as /proc/PID/fd names them, by proc(5)'s net/tcp and
-    net/tcp6; None when neither can be read."""
+    net/tcp6; None when neither can be read, or one is too long."""
     row = re.compile(rb"^ *\d+: [0-9A-F]+:%04X [0-9A-F]+:0000 0A(?: +\S+){5} +(\d+)" % port, re.MULTILINE)
     tables = [_table(f"/proc/{pid}/net/{name}") for name in ("tcp", "tcp6")]
-    if not any(tables):
+    if not any(tables) or any(len(table) > TABLE_LIMIT for table in tables):
         return None
     return {f"socket:[{inode.decode()}]" for table in tables for inode in row.findall(table)}
 
@@ -279,7 +284,7 @@ def _listening_sockets(pid: int, port: int) -> set[str] | None:
 def _table(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(TABLE_LIMIT)
+            return file.read(TABLE_LIMIT + 1)
     except OSError:
         return b""
 

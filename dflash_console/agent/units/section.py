@@ -13,18 +13,23 @@ if TYPE_CHECKING:
     from typing import Any
 
 USER = "user:"
+NAMES_LIMIT = 700
+"""Names and globs that are watched. With the units that the globs of both managers find, they stay below what the
+console takes (bounds.MOST_ITEMS)."""
 LONG_AGO = float("-inf")
 
 
 class UnitSection(Section):
-    """Reads units by `systemctl show`: when systemd says that one changed, else every 30 s; where systemd's
-    signals can't be had, every 2 s. `value` is a list of rows as model.Unit has them."""
+    """Reads units by `systemctl show` every 30 s, and one over the bus when systemd says that it changed; where
+    systemd's signals can't be had, all every 2 s. `value` is a list of rows as model.Unit has them."""
 
     name = "units"
 
     def __init__(self) -> None:
         self.value: list[dict[str, object]] | None = None
         self._names: list[str] = []
+        self._dropped = 0
+        """How many names NAMES_LIMIT leaves out."""
         self._system: UnitManager | None = None
         self._user: UnitManager | None = None
         self._told_by: float | None = None
@@ -35,11 +40,15 @@ class UnitSection(Section):
         """What the operator should know of how the units are read; empty when all is well, and without a value."""
         if self.value is None:
             return ""
-        return "; ".join(manager.note for manager in self._managers() if manager.note)
+        notes = [manager.note for manager in self._managers() if manager.note]
+        if self._dropped:
+            notes.append(f"{self._dropped} more units not shown (limit {NAMES_LIMIT})")
+        return "; ".join(notes)
 
     def configure(self, spec: dict[str, Any]) -> None:
         """Watch the names and globs of the spec's `units`."""
-        self._names = list(dict.fromkeys(name for name in spec.get("units", []) if name not in ("", USER)))
+        names = list(dict.fromkeys(name for name in spec.get("units", []) if name not in ("", USER)))
+        self._names, self._dropped = names[:NAMES_LIMIT], len(names[NAMES_LIMIT:])
         system = [name for name in self._names if not name.startswith(USER)]
         user = [name[len(USER) :] for name in self._names if name.startswith(USER)]
         self._system = _configured(self._system, system, is_user=False)

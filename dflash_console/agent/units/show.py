@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..child import OneShot, Outcome
-from ..section import missing
+from ..section import missing, shortened
 from .files import installed_units
 from .text import PROPERTIES, is_glob, parse_show
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..child import Channel
 
 DEADLINE = 5.0
+FOUND_LIMIT = 128
+"""Units that are asked for only because a file of theirs matches a glob."""
 BOOTED = "/run/systemd/system"
 """Is there when systemd is the machine's PID 1, by sd_booted(3)."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -34,6 +36,8 @@ class UnitReader:
         """Names that systemctl does not take, with its words; they are not asked again until `forget`."""
         self.problem: dict[str, str] | None = None
         """A Missing when systemd itself does not answer."""
+        self._installed: list[str] = []
+        """The units with a file that match a glob, by the last look."""
         self._runtime = runtime
         self._folders = folders
         self._environment = _environment(runtime)
@@ -47,6 +51,14 @@ class UnitReader:
     def is_busy(self) -> bool:
         """Whether a reading is under way, or its child can't be ended."""
         return self._shot.is_busy
+
+    @property
+    def left_out(self) -> int:
+        """How many units with a file were not asked for, because of FOUND_LIMIT."""
+        if len(self._installed) <= FOUND_LIMIT:
+            return 0
+        answered = self._answered(self.blocks)
+        return sum(name not in answered and name not in self.refused for name in self._installed)
 
     def forget(self) -> None:
         """Ask again for the names that were refused."""
@@ -102,8 +114,10 @@ class UnitReader:
         if outcome is None:
             return False
         if self._step == "scan":
-            found = outcome.values[0] if outcome.values else []
-            self._names = [*self._names, *(name for name in found if name not in self._names)]
+            self._installed = outcome.values[0] if outcome.values else []
+            names = frozenset(self._names)
+            others = [name for name in self._installed if name not in names]
+            self._names = [*self._names, *others[:FOUND_LIMIT]]
             return self._ask(now)
         if outcome.timed_out:
             self._give_up("hung", f"systemctl: {outcome.error}")
@@ -131,19 +145,23 @@ class UnitReader:
 
     def _refuse(self, name: str, words: str, now: float) -> bool:
         """Go on without a name: systemctl answers in order, and not beyond the first one that it refuses."""
-        self.refused[name] = " ".join(words.split())[:400]
+        self.refused[name] = shortened(" ".join(words.split()), 400)
         return self._ask(now)
 
     def _first_unanswered(self, blocks: list[dict[str, str]]) -> str:
-        answered = {name for block in blocks for name in [block["Id"], *block.get("Names", "").split()]}
+        answered = self._answered(blocks)
         asked = (name for name in self._names if name not in self.refused and not is_glob(name))
         return next((name for name in asked if name not in answered), "")
+
+    @staticmethod
+    def _answered(blocks: list[dict[str, str]]) -> set[str]:
+        return {name for block in blocks for name in [block["Id"], *block.get("Names", "").split()]}
 
     def _give_up(self, reason: str, detail: str) -> None:
         self.blocks, self.problem = [], missing(reason, detail)
 
     def _explain(self, words: str) -> tuple[str, str]:
-        words = " ".join(words.split())[:400]
+        words = shortened(" ".join(words.split()), 400)
         if not os.path.isdir(BOOTED):
             return "not_found", words
         if not self._runtime:

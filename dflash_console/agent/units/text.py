@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-from ..section import missing
+from ..section import missing, shortened
 
 __all__ = [
     "PROPERTIES",
@@ -60,7 +60,7 @@ SUFFIXES = frozenset(
     ["service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope"]
 )
 UNIT_CHARACTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.\\@")
-UNSET = str(2**64 - 1)
+NUMBER_LIMIT = 1 << 63
 
 # systemd.exec(5), "Process exit codes": those above 199 are systemd's own, before the program ran.
 SETUP_FAILURES = {
@@ -111,7 +111,7 @@ def refusal(name: str) -> str:
     if is_glob(name):
         return ""
     if not stem or stem.startswith("@") or len(name) > 255:
-        return f"not a unit name: {name[:80]}"
+        return f"not a unit name: {shortened(name, 80)}"
     if stem.endswith("@"):
         return f"{name} is a template: name an instance of it, such as {stem}1.{name.rpartition('.')[2]}"
     return ""
@@ -272,13 +272,13 @@ def _problem(block: dict[str, str]) -> str:
     text = words[first + 1 : last] if 0 <= first < last else ""
     load = block.get("LoadState", "")
     if text or load in ("", "loaded", "merged", "stub"):
-        return text[:400]
+        return shortened(text, 400)
     return f"Unit {block['Id']} is {load}."
 
 
 def _description(block: dict[str, str]) -> str:
     words = block.get("Description", "")
-    return "" if words == block["Id"] else words[:400]
+    return "" if words == block["Id"] else shortened(words, 400)
 
 
 def _accounted(block: dict[str, str], key: str, what: str) -> object:
@@ -292,9 +292,9 @@ def _accounted(block: dict[str, str], key: str, what: str) -> object:
 
 def _number(block: dict[str, str], key: str) -> int | None:
     """None for what systemd leaves out, `[not set]` (v235 and newer) and the number that older ones print for
-    it."""
+    it (2^64 - 1), or any that is no count."""
     value = block.get(key, "")
-    is_number = value.isascii() and value.isdigit() and len(value) <= len(UNSET) and value != UNSET
+    is_number = value.isascii() and value.isdigit() and len(value) <= 20 and int(value) < NUMBER_LIMIT
     return int(value) if is_number else None
 
 

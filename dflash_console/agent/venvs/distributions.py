@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from ..section import missing
+from ..section import missing, shortened
 from .look import Look
 
 __all__ = ["Distribution", "Distributions", "normalise"]
@@ -75,9 +75,10 @@ class Distributions:
     def _read(self, folder: str, name: str) -> Distribution:
         text = None
         for file in ("METADATA", "PKG-INFO"):
-            text = text or self._look.text(f"{folder}/{name}/{file}", METADATA_LIMIT)
-        text = text or self._look.text(f"{folder}/{name}", METADATA_LIMIT) or ""  # an egg-info may be a file
-        return Distribution(folder, name, _version(text))
+            text = text or self._look.text(f"{folder}/{name}/{file}", METADATA_LIMIT, is_head=True)
+        # An egg-info may be a file.
+        text = text or self._look.text(f"{folder}/{name}", METADATA_LIMIT, is_head=True)
+        return Distribution(folder, name, _version(text or ""))
 
 
 def _version(metadata: str) -> str:
@@ -86,7 +87,7 @@ def _version(metadata: str) -> str:
         if not line.strip():
             break
         if line.startswith("Version:"):
-            return line[len("Version:") :].strip()[:100]
+            return shortened(line[len("Version:") :].strip(), 100)
     return ""
 
 
@@ -101,11 +102,13 @@ def _url(record: dict[str, object]) -> str:
 
     url = str(record["url"])
     if url.startswith("file://"):
-        return unquote(url[len("file://") :].partition("?")[0])[:1000]
+        return shortened(unquote(url[len("file://") :].partition("?")[0]), 1000)
     # Tokens travel before the host and in the query.
-    url = re.sub(r"^([a-z0-9+.-]+://)[^/?#]*@", r"\1", url, flags=re.IGNORECASE).partition("?")[0][:1000]
+    url = re.sub(r"^([a-z0-9+.-]+://)[^/?#]*@", r"\1", url, flags=re.IGNORECASE).partition("?")[0]
+    url = shortened(url, 1000)
     vcs = record.get("vcs_info")
     if not isinstance(vcs, dict):
         return url
     revision = vcs.get("requested_revision") or str(vcs.get("commit_id", ""))[:12]
-    return f"{vcs.get('vcs', 'vcs')}+{url}" + (f"@{str(revision)[:100]}" if revision else "")
+    kind = shortened(str(vcs.get("vcs", "vcs")), 100)
+    return f"{kind}+{url}" + (f"@{shortened(str(revision), 100)}" if revision else "")

@@ -159,12 +159,16 @@ def _add_site(path: SearchPath, site: str, look: Look) -> None:
         # site skips hidden ones since 3.8.19, 3.9.19, 3.10.14, 3.11.8, 3.12.2 (gh-113659).
         if name.endswith(".pth") and not name.startswith("."):
             is_editable = name.startswith("__editable__") or name == "easy-install.pth"
-            _add_lines(path, site, look.text(f"{site}/{name}") or "", is_editable, look)
+            _add_lines(path, f"{site}/{name}", is_editable, look)
 
 
-def _add_lines(path: SearchPath, site: str, text: str, is_editable: bool, look: Look) -> None:
+def _add_lines(path: SearchPath, file: str, is_editable: bool, look: Look) -> None:
     """The lines of one .pth file, as Lib/site.py's addpackage reads them."""
-    for line in LINE_END.split(text.lstrip("\ufeff"))[:LINES_LIMIT]:
+    site = os.path.dirname(file)
+    lines = LINE_END.split((look.text(file) or "").lstrip("\ufeff"))
+    if len(lines) > LINES_LIMIT:
+        look.cut.append(file)
+    for line in lines[:LINES_LIMIT]:
         if line.startswith("#") or not line.strip():
             continue
         if line.startswith(("import ", "import\t")):

@@ -57,8 +57,11 @@ def read_interpreter(prefix: str, look: Look) -> Interpreter | dict[str, str]:
     if problem:
         return problem
     text = look.text(f"{prefix}/pyvenv.cfg")
-    if text is None and look.errors.get(f"{prefix}/pyvenv.cfg") in DENIED:
-        return missing("permission", "pyvenv.cfg can't be read")
+    number = look.errors.get(f"{prefix}/pyvenv.cfg", 0)
+    if text is None and number not in (errno.ENOENT, errno.ENOTDIR):
+        reason = "permission" if number in DENIED else "error"
+        words = f": {os.strerror(number)}" if number else ", being no regular file"
+        return missing(reason, f"pyvenv.cfg can't be read{words}")
     config = read_pyvenv(text or "")
     conda = look.names(f"{prefix}/conda-meta") if text is None else []
     libraries = _libraries(prefix, look)

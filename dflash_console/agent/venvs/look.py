@@ -1,6 +1,7 @@
 """Looks at files and remembers what was there, so that one stat a path tells whether anything changed since.
 
 Only regular files are opened; a dead mount still hangs the look, so it belongs into a child.
+What is larger than is read is noted in `cut`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import itertools
 import os
 import stat
 import time
+
+from ..regular import read_regular
 
 __all__ = ["Look", "has_changed", "mark_of", "native", "shown"]
 
@@ -61,6 +64,8 @@ class Look:
         self.marks: dict[str, Mark] = {}
         self.errors: dict[str, int] = {}
         """Why a file could not be looked at or read, by the system's number; ENOENT and the like included."""
+        self.cut: list[str] = []
+        """Files and folders that hold more than was read of them."""
         self._names: dict[str, list[str]] = {}
         self._began = time.time_ns()
 
@@ -89,32 +94,33 @@ class Look:
             self.mark(folder)
             try:
                 with os.scandir(folder) as entries:
-                    names = sorted(entry.name for entry in itertools.islice(entries, NAMES_LIMIT))
+                    names = [entry.name for entry in itertools.islice(entries, NAMES_LIMIT + 1)]
             except (OSError, ValueError):
                 names = []
-            self._names[folder] = names
+            if len(names) > NAMES_LIMIT:
+                self.cut.append(folder)
+                del names[NAMES_LIMIT:]
+            self._names[folder] = sorted(names)
         return self._names[folder]
 
-    def text(self, path: str, limit: int = 1 << 16) -> str | None:
+    def text(self, path: str, limit: int = 1 << 16, *, is_head: bool = False) -> str | None:
         """A regular file's first `limit` bytes; None when there is none or it can't be read (see `errors`).
 
-        Bytes that are no UTF-8 become surrogates, so that a path in the text can be opened.
+        `is_head` says that no more than the beginning is wanted. Bytes that are no UTF-8 become surrogates, so
+        that a path in the text can be opened.
         """
         if self.size(path) is None:
             return None
         try:
-            with open(path, "rb", buffering=0, opener=_open) as file:
-                return file.read(limit).decode("utf-8", "surrogateescape")
+            data = read_regular(path, limit if is_head else limit + 1)
         except OSError as error:
             self.errors[path] = error.errno or errno.EIO
             return None
+        if len(data) > limit:
+            self.cut.append(path)
+        return data[:limit].decode("utf-8", "surrogateescape")
 
     @property
     def is_young(self) -> bool:
         """Whether a file changed so shortly before the look that one more is due."""
         return any(not isinstance(m, int) and abs(m[5] - self._began) < YOUNG for m in self.marks.values())
-
-
-def _open(path: str, flags: int) -> int:
-    """Never waits for a writer, should a pipe have taken the file's place."""
-    return os.open(path, flags | os.O_NONBLOCK)

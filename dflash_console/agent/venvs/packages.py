@@ -141,7 +141,7 @@ class _Package:
         size = self._look.size(origin)
         if size == 0 and not found.folders:
             return missing("error", f"zero bytes: {origin}")
-        if size is None or self._look.text(origin, 1) is None:
+        if size is None or self._look.text(origin, 1, is_head=True) is None:
             number = self._look.errors.get(origin, errno.EIO)
             reason = "permission" if number in (errno.EACCES, errno.EPERM) else "error"
             return missing(reason, f"{os.strerror(number)}: {origin}")

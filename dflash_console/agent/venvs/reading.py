@@ -34,15 +34,17 @@ def look_at(channel: Channel, items: list[Item], spec: dict[str, Any]) -> None:
 
 
 def search(channel: Channel) -> None:
-    """Look for environments in the usual places; sends the list of their folders."""
-    channel.send(list(find_venvs(remote_mounts(read_mounts()), os.path.expanduser("~"))))
+    """Look for environments in the usual places; sends their folders, and what the search leaves out."""
+    found = find_venvs(remote_mounts(read_mounts()), os.path.expanduser("~"))
+    channel.send([found.venvs, found.note])
 
 
 def read_venv(path: str, source: str, spec: dict[str, Any], remote: list[str]) -> dict[str, Any]:
     """An environment as it is now.
 
     `venv` as model.Venv has it, `real` its real path, `marks` of all that was looked at, `is_young` when one
-    more look is due soon, `is_remote` when a look may hang, `is_gone` when there is no environment any more.
+    more look is due soon, `is_remote` when a look may hang, `is_gone` when there is no environment any more,
+    `cut` the files and folders that hold more than was read.
     """
     look = Look()
     folder = os.path.expanduser(native(path))
@@ -66,6 +68,7 @@ def read_venv(path: str, source: str, spec: dict[str, Any], remote: list[str]) -
         "is_young": look.is_young,
         "is_remote": _is_remote(look, remote),
         "is_gone": is_gone,
+        "cut": [shown(path) for path in look.cut],
     }
 
 

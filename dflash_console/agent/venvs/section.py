@@ -33,6 +33,8 @@ FULL = 59.9
 """Seconds between two full readings, with a new search."""
 AGAIN = 29.9
 """Seconds before what hung is asked again."""
+ITEMS_LIMIT = 1000
+"""Environments that are shown at most (bounds.MOST_ITEMS); those of the config come first, then the units'."""
 UNITS_WAIT = 6.0
 """Seconds that the first value waits for what the watched units start; they are told within 5, or never."""
 
@@ -94,6 +96,7 @@ class _Known:
         self.is_young = False
         self.is_remote = False
         self.is_gone = False
+        self.cut: list[str] = []
 
 
 class VenvSection(Section):
@@ -116,6 +119,10 @@ class VenvSection(Section):
         self._alone_at: dict[str, float] = {}
         self._search = _Lane()
         self._has_searched = False
+        self._search_note = ""
+        self._note = ""
+        self._dropped = 0
+        """How many of the environments ITEMS_LIMIT leaves out."""
         self._is_stale = False
         """Whether something came since the value was put together."""
         self._check_at = self._full_at = 0.0
@@ -124,6 +131,11 @@ class VenvSection(Section):
         """When the first value is told without the units; None before the first tick."""
         self._is_waiting = False
         """Whether the first value waits for the units."""
+
+    @property
+    def note(self) -> str:
+        """What is not shown or not read whole, and why; mostly empty."""
+        return self._note
 
     def configure(self, spec: dict[str, Any]) -> None:
         self._is_waiting = self.value is None and bool(spec.get("units"))
@@ -206,6 +218,9 @@ class VenvSection(Section):
         ):
             for path in paths:
                 sources.setdefault(path, source)
+        self._dropped = max(0, len(sources) - ITEMS_LIMIT)
+        if self._dropped:
+            sources = dict(list(sources.items())[:ITEMS_LIMIT])
         same = {path for path, source in sources.items() if self._sources.get(path) == source}
         self._known = {path: known for path, known in self._known.items() if path in same}
         self._due &= sources.keys()
@@ -254,6 +269,7 @@ class VenvSection(Section):
                 known = self._known[path] = _Known(seen["venv"], seen["real"])
                 known.marks, known.is_young = seen["marks"], seen["is_young"]
                 known.is_remote, known.is_gone = seen["is_remote"], seen["is_gone"]
+                known.cut = seen["cut"]
         if error:
             self._set_aside(lane, missing("error", error), now)
         if error is not None:
@@ -261,15 +277,17 @@ class VenvSection(Section):
 
     def _take_found(self, now: float) -> None:
         answers, error = self._search.read(now)
-        for _, found in answers:
-            self._found = found
+        for _, (self._found, self._search_note) in answers:
             self._arrange()
         if error is not None:
+            if error:
+                self._search_note = f"the search for venvs failed ({error}): name them in the config"
             self._has_searched = self._is_stale = True
             self._read(self._due, now)
 
     def _mind_stalls(self, now: float) -> None:
         if self._search.has_stalled(now):
+            self._search_note = f"the search for venvs hung for {STALL:g} s: name them in the config"
             self._has_searched = self._is_stale = True
         for lane in (self._main, *self._alone.values()):
             if lane.has_stalled(now):
@@ -302,9 +320,20 @@ class VenvSection(Section):
             if source != "found" or not known.is_gone:
                 rows.setdefault(known.real, known.venv)
         self._is_stale = False
+        self._note = self._left_out()
         value = list(rows.values())
         if value != self.value:
             self.value = value
+
+    def _left_out(self) -> str:
+        words = [self._search_note] if self._search_note else []
+        if self._dropped:
+            words.append(f"{self._dropped} more venvs not shown (limit {ITEMS_LIMIT})")
+        cut = list(dict.fromkeys(path for known in self._known.values() for path in known.cut))
+        if cut:
+            others = f" and {len(cut) - 1} more" if len(cut) > 1 else ""
+            words.append(f"only partly read, being too large: {cut[0]}{others}")
+        return "; ".join(words)
 
 
 def _may_be_python(path: str) -> bool:

@@ -9,12 +9,12 @@ from weakref import WeakKeyDictionary
 import asyncssh
 
 from dflash_console.config import HostConfig
-from dflash_console.errors import Unreachable
+from dflash_console.errors import LinkError, Unreachable
 from dflash_console.link.bundle import BOOT_COMMAND
 from dflash_console.link.process import Process
-from dflash_console.link.route import resolve
+from dflash_console.link.route import Route, resolve
 from dflash_console.link.ssh.hops import Bastions, Hop, open_hop
-from dflash_console.link.ssh.trouble import channel_trouble, lost
+from dflash_console.link.ssh.trouble import channel_trouble, dismissed, lost
 
 __all__ = ["SshConnection", "connect"]
 
@@ -31,14 +31,16 @@ async def connect(host: HostConfig, *, ssh_config: str | None, timeout: float) -
     """
     bastions = _bastions.setdefault(asyncio.get_running_loop(), Bastions())
     route = await resolve(host, ssh_config)
-    return SshConnection(await open_hop(route, host.name, timeout, bastions), host.name, timeout)
+    return SshConnection(await open_hop(route, host.name, timeout, bastions), route, host.name, timeout)
 
 
 class SshConnection:
     """An open connection to a host. Programs are started on it, a few at a time."""
 
-    def __init__(self, hop: Hop, who: str, timeout: float) -> None:
+    def __init__(self, hop: Hop, route: Route, who: str, timeout: float) -> None:
         self._hop = hop
+        self._route = route
+        self._has_started = False
         self._who = who
         self._timeout = timeout
         self._channels = asyncio.Semaphore(MOST_CHANNELS)
@@ -57,21 +59,25 @@ class SshConnection:
                 await self._hop.connection.create_session(
                     lambda: channel, BOOT_COMMAND, encoding=None, request_pty=False
                 )
-        except TimeoutError:
+        except (OSError, ValueError, asyncssh.Error) as error:
             channel.give_back()
-            raise Unreachable(f"{self._who} opened no channel in {self._timeout:.0f} s") from None
-        except asyncssh.ChannelOpenError as error:
-            channel.give_back()
-            if self._hop.connection.is_closed():
-                raise Unreachable(f"the connection to {self._who} was lost") from None
-            raise channel_trouble(error, self._who) from None
-        except (OSError, asyncssh.Error) as error:
-            channel.give_back()
-            raise lost(error, self._who) from None
+            raise self._why_not(error) from None
         except BaseException:
             channel.give_back()
             raise
+        self._has_started = True
         return channel.process
+
+    def _why_not(self, error: Exception) -> LinkError:
+        """The error for a program that was not started."""
+        if isinstance(error, TimeoutError):
+            return Unreachable(f"{self._who} opened no channel in {self._timeout:.0f} s")
+        if self._hop.connection.is_closed():
+            # Before the first program it is the host's answer to the login; later, something broke.
+            return lost(error, self._who) if self._has_started else dismissed(error, self._route, self._who)
+        if isinstance(error, asyncssh.ChannelOpenError):
+            return channel_trouble(error, self._who)
+        return lost(error, self._who)
 
     async def close(self) -> None:
         """Ends all programs on it by closing the connection, then leaves the jump hosts."""

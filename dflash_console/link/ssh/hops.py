@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import asyncssh
 
-from dflash_console.errors import LinkError
-from dflash_console.link.hostkeys import read_known_hosts
+from dflash_console.errors import LinkError, Unreachable
+from dflash_console.link.files import MOST_OF_A_KEY, look
+from dflash_console.link.knownhosts import KnownHosts, Lists, known_in, read_lists
 from dflash_console.link.route import Route
+from dflash_console.link.ssh.identities import KeyFiles, key_paths
 from dflash_console.link.ssh.login import Login
-from dflash_console.link.ssh.sockets import Proxy, dial, start_proxy
-from dflash_console.link.ssh.trouble import login_trouble, needs_plain_key, tunnel_trouble
+from dflash_console.link.ssh.sockets import Proxy, Tunnel, dial, start_proxy
+from dflash_console.link.ssh.trouble import jump_host_lost, login_trouble, needs_plain_key, tunnel_trouble
 from dflash_console.link.threads import in_thread
 
 __all__ = ["Bastions", "Hop", "open_hop"]
 
 CLOSE_TIMEOUT = 2.0
+GRACE = 5.0
+"""Seconds that a failed login may take to be undone."""
 
 
 @dataclass
@@ -37,8 +41,9 @@ class Hop:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await self.connection.wait_closed()
         except (TimeoutError, OSError, asyncssh.Error):
-            self.connection.abort()
+            pass
         finally:
+            self.connection.abort()
             await _leave(self.proxy, self.lease)
 
 
@@ -121,71 +126,110 @@ async def open_hop(route: Route, who: str, limit: float, bastions: Bastions) -> 
 
     `limit` is in seconds, for each hop; ConnectTimeout of the ssh config comes before it.
     """
+    # Before anything goes over the network: a host is not to wait, half logged in, for a file of ours.
+    local = await look(
+        lambda files: (read_lists(route, files), files.read_all(key_paths(route), MOST_OF_A_KEY)),
+        key=("hop", *_files_of(route)),
+    )
     lease = await bastions.borrow(route.via, limit) if route.via is not None else None
     try:
+        login = _Attempt(route, who, limit, lease, *local)
         try:
-            return await _log_in(route, who, limit, lease, certificates=True)
+            return await login.run(certificates=True)
         except _WithoutCertificate:
-            return await _log_in(route, who, limit, lease, certificates=False)
+            return await login.run(certificates=False)
     except BaseException:
         await _leave(None, lease)
         raise
+
+
+def _files_of(route: Route) -> tuple[object, ...]:
+    return (route.user_known_hosts, route.global_known_hosts, route.revoked_host_keys, key_paths(route))
 
 
 class _WithoutCertificate(Exception):
     """The host's certificate is of no use, its plain key may be."""
 
 
-async def _log_in(
-    route: Route,
-    who: str,
-    limit: float,
-    lease: Lease | None,
-    *,
-    certificates: bool,
-) -> Hop:
-    reach = route.connect_timeout or limit
-    sock, proxy, address = None, None, ""
-    if lease is None and route.proxy_command:
-        sock, proxy = await start_proxy(route, reach)
-    elif lease is None:
-        sock, address = await dial(route, who, reach)
-    limit = max(limit, reach)
-    try:
-        known = await in_thread(lambda: read_known_hosts(route, address))
-    except BaseException:
-        if sock is not None:
-            sock.close()
-        await _leave(proxy, None)
-        raise
-    login = Login(route, known, certificates=certificates)
-    try:
-        connection = await login.run(sock, lease.connection if lease else None, limit)
-        return Hop(connection, proxy, lease)
-    except (OSError, ValueError, asyncssh.Error, LinkError) as error:
-        if certificates and needs_plain_key(error, login):
-            raise _WithoutCertificate from None
-        raise await _explained(error, login, route, who, limit, proxy) from None
-    finally:
-        if login.connection is None or login.connection.is_closed():
+@dataclass
+class _Attempt:
+    """One login to one host, and all that it stands on."""
+
+    route: Route
+    who: str
+    limit: float
+    lease: Lease | None
+    lists: Lists
+    keys: KeyFiles
+
+    async def run(self, *, certificates: bool) -> Hop:
+        """The connection. Raises a LinkError, or _WithoutCertificate. Leaves nothing open but the lease."""
+        reach = self.route.connect_timeout or self.limit
+        limit = max(self.limit, reach)
+        try:
+            # Over all: each step has a limit of its own, and what follows a failure is to have one, too.
+            async with asyncio.timeout(reach + limit + GRACE):
+                return await self._run(reach, limit, certificates)
+        except TimeoutError:
+            raise Unreachable(
+                f"{self.who} did not let us in within {reach + limit + GRACE:.0f} s, and the attempt could not be "
+                "ended properly"
+            ) from None
+
+    async def _run(self, reach: float, limit: float, certificates: bool) -> Hop:
+        sock, proxy, address = await self._bytes(reach)
+        try:
+            login = Login(self.route, await self._known(sock, address), self.keys, certificates=certificates)
+            return Hop(await self._logged_in(login, sock, proxy, limit), proxy, self.lease)
+        except BaseException:
             await _leave(proxy, None)
+            raise
 
+    async def _known(self, sock: socket.socket | None, address: str) -> KnownHosts:
+        try:
+            # In a thread: of 100,000 hashed names each takes a hash.
+            return await in_thread(lambda: known_in(self.lists, self.route, address))
+        except BaseException:
+            if sock is not None:
+                sock.close()
+            raise
 
-async def _explained(
-    error: Exception, login: Login, route: Route, who: str, limit: float, proxy: Proxy | None
-) -> LinkError:
-    if route.via is not None and login.connection is None and not isinstance(error, LinkError):
-        return tunnel_trouble(error, route, who, limit)
-    found = await login_trouble(error, login, route, who, limit)
-    if proxy is None or login.has_server_spoken:
-        return found
-    await proxy.settle()
-    return type(found)(f"no SSH banner from {who}: {proxy.story}")
+    async def _logged_in(
+        self, login: Login, sock: socket.socket | None, proxy: Proxy | None, limit: float
+    ) -> asyncssh.SSHClientConnection:
+        tunnel = Tunnel(self.lease.connection) if self.lease else None
+        try:
+            return await login.run(sock, tunnel, limit)
+        except Exception as error:  # noqa: BLE001 - asyncssh passes on whatever a host's bytes made it raise
+            if login.certificates and needs_plain_key(error, login):
+                raise _WithoutCertificate from None
+            if proxy is not None and not login.has_server_spoken:
+                await proxy.settle()
+            raise self._explained(error, login, limit, proxy) from None
+
+    async def _bytes(self, reach: float) -> tuple[socket.socket | None, Proxy | None, str]:
+        """What carries the login unless a jump host does, and the address that it goes to if that is known."""
+        if self.lease is not None:
+            return None, None, ""
+        if self.route.proxy_command:
+            return *await start_proxy(self.route, reach), ""
+        sock, address = await dial(self.route, self.who, reach)
+        return sock, None, address
+
+    def _explained(self, error: Exception, login: Login, limit: float, proxy: Proxy | None) -> LinkError:
+        if self.lease is not None and self.lease.connection.is_closed():
+            return jump_host_lost(self.route, self.who)
+        if self.lease is not None and login.connection is None and not isinstance(error, LinkError):
+            return tunnel_trouble(error, self.route, self.who, limit)
+        if proxy is not None and not login.has_server_spoken and not isinstance(error, LinkError):
+            return Unreachable(f"no SSH banner from {self.who}: {proxy.story}")
+        return login_trouble(error, login, self.route, self.who, limit)
 
 
 async def _leave(proxy: Proxy | None, lease: Lease | None) -> None:
-    if proxy is not None:
-        with suppress(OSError):
+    try:
+        if proxy is not None:
             await proxy.close()
-    if lease is not None:
-        await lease.release()
+    finally:
+        if lease is not None:
+            await lease.release()

@@ -1,6 +1,6 @@
 """The operator's keys, in the order in which ssh would offer them.
 
-A private key is read only when a host has accepted its public half: so an encrypted key that is not in the
+A private key is decoded only when a host has accepted its public half: so an encrypted key that is not in the
 agent costs nothing, and is named when it was the one that the host wanted.
 """
 
@@ -10,26 +10,34 @@ import base64
 import binascii
 import copy
 import functools
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import asyncssh
 
 from dflash_console.link.clean import clean
+from dflash_console.link.files import LocalFile, Unfit
 from dflash_console.link.route import Route
 
 __all__ = [
     "FileKey",
     "Identity",
-    "agent_identities",
+    "KeyFiles",
     "file_identities",
     "is_allowed",
     "is_encrypted",
+    "key_paths",
     "order",
 ]
 
 CERTIFICATE = "-cert-v01@openssh.com"
+NONSENSE = (ValueError, ArithmeticError, LookupError, TypeError, RecursionError)
+"""What asyncssh raises for a key that is none."""
+
+KeyFiles: TypeAlias = Mapping[str, LocalFile | OSError]
+"""The files of `key_paths`, each as it was read, or why it could not be."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +51,16 @@ class Identity:
 
 
 class FileKey(asyncssh.SSHKeyPair):
-    """A key of a file, of which only the public half has been read so far."""
+    """A key of a file, of which only the public half has been decoded so far."""
 
     _key_type = "local"
 
     def __init__(
-        self, path: str, key: asyncssh.SSHKey, certificate: asyncssh.SSHCertificate | None = None
+        self,
+        path: str,
+        key: asyncssh.SSHKey,
+        private: LocalFile | None,
+        certificate: asyncssh.SSHCertificate | None = None,
     ) -> None:
         super().__init__(
             key.algorithm,
@@ -61,29 +73,46 @@ class FileKey(asyncssh.SSHKeyPair):
             use_executor=True,
         )
         self.path = path
+        self.private = private
+        """The file itself; None when only its public half is there."""
         self.certificate = certificate
         self.was_wanted = False
         """The host would have let this key in."""
+        self.trouble = ""
+        """Why it could not sign then."""
+        self.is_locked = False
+        """That was for want of a passphrase."""
 
     def sign(self, data: bytes) -> bytes:
         """Called in a thread. Raises ValueError when the file can't be used; the next key is tried then."""
         self.was_wanted = True
+        try:
+            return self._unlocked().sign(data, self.sig_algorithm)
+        except NONSENSE as error:
+            self.is_locked = self.private is not None and is_encrypted(self.private.data)
+            self.trouble = clean(str(error), 600)
+            raise ValueError(self.trouble) from None
+
+    def _unlocked(self) -> asyncssh.SSHKey:
         if self.key_algorithm.startswith(b"sk-"):
             raise ValueError(f"{self.path} lives on a security key; only an agent can use it here")
-        try:
-            state = os.stat(self.path)
-            key = _private_key(self.path, state.st_mtime_ns, state.st_size, state.st_ino)
-        except OSError as error:
-            raise ValueError(str(error)) from None
+        if self.private is None:
+            raise ValueError(f"the private key {self.path} is not there, and no agent holds it")
+        if self.private.is_mine and self.private.mode & 0o077:
+            raise ValueError(
+                f"others may read {self.path} (mode {self.private.mode:04o}), and ssh does not use it then: "
+                f"`chmod 600 {self.path}`"
+            )
+        key = _private_key(self.private.data)
         if key.public_data != self.key_public_data:
             raise ValueError(f"{self.path} does not belong to its .pub file")
-        return key.sign(data, self.sig_algorithm)
+        return key
 
 
 @functools.lru_cache(maxsize=16)
-def _private_key(path: str, *_: int) -> asyncssh.SSHKey:
-    # An RSA key takes 50 ms to read and check, and a fleet uses the same one for every host.
-    return asyncssh.read_private_key(path)
+def _private_key(data: bytes) -> asyncssh.SSHKey:
+    # An RSA key takes 50 ms to decode and check, and a fleet uses the same one for every host.
+    return asyncssh.import_private_key(data)
 
 
 def order(
@@ -111,30 +140,35 @@ def order(
     return preferred + others + [_signed_by_agent(identity, by_key) for identity in rest]
 
 
-def file_identities(route: Route) -> tuple[list[Identity], list[Identity], list[str]]:
-    """CertificateFile's identities, IdentityFile's, and the files that can't be offered. Blocks."""
-    files: list[Identity] = []
-    unusable: list[str] = []
-    keys: dict[bytes, tuple[str, asyncssh.SSHKey]] = {}
+def key_paths(route: Route) -> tuple[str, ...]:
+    """The files in which the route's keys may be."""
+    endings = ("", ".pub") if route.certificate_files else ("", ".pub", "-cert.pub")
+    return (*(path + ending for path in route.identity_files for ending in endings), *route.certificate_files)
+
+
+def file_identities(route: Route, files: KeyFiles) -> tuple[list[Identity], list[Identity], list[str]]:
+    """CertificateFile's identities, IdentityFile's, and why some files can't be offered.
+
+    Takes 50 ms for an RSA key without its public file.
+    """
+    found: list[Identity] = []
+    notes: list[str] = []
+    keys: dict[bytes, tuple[str, asyncssh.SSHKey, LocalFile | None]] = {}
     for path in route.identity_files:
-        key = _public_key(path)
+        private = _read(path, files, notes)
+        key = _public_half(path, private, files, notes)
         if key is None:
-            unusable.append(path)
+            if private is not None:
+                notes.append(_why_not_offered(path, private))
             continue
-        keys[key.public_data] = (path, key)
-        files.append(Identity(key.public_data, path, FileKey(path, key)))
+        keys[key.public_data] = (path, key, private)
+        found.append(Identity(key.public_data, path, FileKey(path, key, private)))
         if not route.certificate_files:
-            files.extend(_certified(f"{path}-cert.pub", keys))
-    certificates = [identity for path in route.certificate_files for identity in _certified(path, keys)]
-    return certificates, files, unusable
-
-
-async def agent_identities(agent: asyncssh.SSHAgentClient) -> list[Identity]:
-    """What the agent holds, in its order. Raises ValueError when it does not answer as an agent does."""
-    return [
-        Identity(pair.public_data, f"{clean(pair.get_comment(errors='replace') or 'key', 80)} (agent)", pair)
-        for pair in await agent.get_keys()
+            found.extend(_certified(f"{path}-cert.pub", keys, files, notes))
+    certificates = [
+        identity for path in route.certificate_files for identity in _certified(path, keys, files, notes)
     ]
+    return certificates, found, notes
 
 
 def is_allowed(pair: asyncssh.SSHKeyPair, algorithms: Iterable[str]) -> bool:
@@ -149,48 +183,67 @@ def is_allowed(pair: asyncssh.SSHKeyPair, algorithms: Iterable[str]) -> bool:
     )
 
 
-def is_encrypted(path: str) -> bool:
-    """Whether a private key file needs a passphrase, by its header. Blocks; False when it can't be read."""
-    try:
-        with open(path, "rb") as stream:
-            text = stream.read(1 << 16)
-    except OSError:
-        return False
-    if b"ENCRYPTED" in text[:200]:
+def is_encrypted(data: bytes) -> bool:
+    """Whether a private key file needs a passphrase, by its header."""
+    if b"ENCRYPTED" in data[:200]:
         return True
-    if b"BEGIN OPENSSH PRIVATE KEY" not in text:
+    if b"BEGIN OPENSSH PRIVATE KEY" not in data:
         return False
     # PROTOCOL.key: "openssh-key-v1\0", then the cipher's name as a string.
-    body = b"".join(text.split(b"-----")[2].split())[:64]
+    body = b"".join(data.split(b"-----")[2].split())[:64]
     try:
         return base64.b64decode(body)[15:23] != b"\0\0\0\x04none"
     except (binascii.Error, ValueError):
         return False
 
 
-def _public_key(path: str) -> asyncssh.SSHKey | None:
-    """The public half, looked for as ssh does: the file itself if it is one, the .pub, the private key."""
-    try:
-        with open(path, "rb") as stream:
-            is_private = b"PRIVATE KEY" in stream.read(200)
-    except OSError:
-        is_private = False
-    for file in (f"{path}.pub", path) if is_private else (path, f"{path}.pub"):
-        try:
-            return asyncssh.read_public_key(file)
-        except (OSError, asyncssh.KeyImportError):
-            continue
+def _read(path: str, files: KeyFiles, notes: list[str]) -> LocalFile | None:
+    """The file; None when it can't be read, which is noted unless it is simply not there."""
+    file = files[path]
+    if isinstance(file, LocalFile):
+        return file
+    if isinstance(file, Unfit):
+        notes.append(f"{path} is not read, because {file.strerror}")
+    elif not isinstance(file, FileNotFoundError):
+        notes.append(f"{path} can't be read: {file.strerror}")
     return None
 
 
-def _certified(path: str, keys: dict[bytes, tuple[str, asyncssh.SSHKey]]) -> list[Identity]:
+def _public_half(
+    path: str, private: LocalFile | None, files: KeyFiles, notes: list[str]
+) -> asyncssh.SSHKey | None:
+    """The public key, looked for as ssh does: the file itself if it is one, the .pub, the private key."""
+    is_private = private is not None and b"PRIVATE KEY" in private.data[:200]
+    public = _read(f"{path}.pub", files, notes)
+    for file in (public, private) if is_private else (private, public):
+        if file is not None:
+            with suppress(*NONSENSE):
+                return asyncssh.import_public_key(file.data)
+    return None
+
+
+def _why_not_offered(path: str, private: LocalFile) -> str:
+    if is_encrypted(private.data):
+        return f"{path} can't be read without a passphrase, and there is no {path}.pub"
+    return f"{path} holds no key that the console can read"
+
+
+def _certified(
+    path: str,
+    keys: dict[bytes, tuple[str, asyncssh.SSHKey, LocalFile | None]],
+    files: KeyFiles,
+    notes: list[str],
+) -> list[Identity]:
     """The certificate in the file, if there is one, with the private key that goes with it."""
-    try:
-        certificate = asyncssh.read_certificate(path)
-    except (OSError, asyncssh.KeyImportError):
+    file = _read(path, files, notes)
+    if file is None:
         return []
-    file, key = keys.get(certificate.key.public_data, (path, certificate.key))
-    return [Identity(certificate.public_data, path, FileKey(file, key, certificate))]
+    try:
+        certificate = asyncssh.import_certificate(file.data)
+    except NONSENSE:
+        return []
+    place, key, private = keys.get(certificate.key.public_data, (path, certificate.key, None))
+    return [Identity(certificate.public_data, path, FileKey(place, key, private, certificate))]
 
 
 def _signed_by_agent(identity: Identity, agent: dict[bytes, Identity]) -> Identity:

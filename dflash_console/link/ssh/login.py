@@ -16,25 +16,26 @@ from asyncssh.public_key import get_certificate_algs, get_public_key_algs
 
 from dflash_console.errors import Refused
 from dflash_console.link.clean import clean
-from dflash_console.link.hostkeys import KnownHosts, Verdict, accepted_algorithms, judge, judge_authority
+from dflash_console.link.hostkeys import Verdict, accepted_algorithms, judge, judge_authority
+from dflash_console.link.knownhosts import KnownHosts
 from dflash_console.link.route import Route
+from dflash_console.link.ssh.agent import Agent
 from dflash_console.link.ssh.identities import (
+    NONSENSE,
     FileKey,
     Identity,
-    agent_identities,
+    KeyFiles,
     file_identities,
     is_allowed,
-    is_encrypted,
     order,
 )
+from dflash_console.link.ssh.sockets import Tunnel
 from dflash_console.link.threads import in_thread
 
 __all__ = ["Login"]
 
 KEEPALIVE_INTERVAL = 5.0
 KEEPALIVE_COUNT = 3
-AGENT_TIMEOUT = 3.0
-"""Seconds for the ssh-agent to list its keys."""
 PROMPTLESS = ("publickey", "gssapi-with-mic")
 """The ways to log in that need nobody at the keyboard."""
 
@@ -45,7 +46,7 @@ logging.getLogger("asyncssh").setLevel(logging.CRITICAL)
 class Login(asyncssh.SSHClient):
     """A login in progress, and what an error's text needs to know of it."""
 
-    def __init__(self, route: Route, known: KnownHosts, *, certificates: bool) -> None:
+    def __init__(self, route: Route, known: KnownHosts, keys: KeyFiles, *, certificates: bool) -> None:
         self.known = known
         self.verdict: Verdict | None = None
         """On the key that the host showed last; None before it showed one."""
@@ -57,18 +58,21 @@ class Login(asyncssh.SSHClient):
         """The keys that were tried, in order."""
         self.notes: list[str] = []
         """Why some keys could not be tried."""
+        self.agent: Agent | None = None
+        """The ssh-agent, once it was asked."""
         self.connection: asyncssh.SSHClientConnection | None = None
+        self._keys = keys
         self._route = route
-        self._certificates = certificates
+        self.certificates = certificates
         self._waiting: list[Identity] | None = None
-        self._agent: asyncssh.SSHAgentClient | None = None
 
     async def run(
-        self, sock: socket.socket | None, tunnel: asyncssh.SSHClientConnection | None, limit: float
+        self, sock: socket.socket | None, tunnel: Tunnel | None, limit: float
     ) -> asyncssh.SSHClientConnection:
         """Logs in over the socket, or over a channel of the jump host's connection, within `limit` seconds.
 
-        Raises what asyncssh and the system raise, TimeoutError, and Refused for a config that asks too much.
+        Raises what asyncssh, the system and the handling of a peer's nonsense raise, TimeoutError, and Refused for
+        a config that asks too much. Nothing is left open then.
         """
         try:
             async with asyncio.timeout(limit):
@@ -81,25 +85,47 @@ class Login(asyncssh.SSHClient):
                     **self._options(),
                 )
         except BaseException:
-            if sock is not None and self.connection is None:
+            if self.connection is not None:
+                self.connection.abort()
+            elif sock is not None:
                 sock.close()
             raise
         finally:
-            await self._leave_agent()
+            if self.agent is not None:
+                self.agent.leave()
 
     @property
     def has_server_spoken(self) -> bool:
         """Whether the host sent its SSH banner."""
         return self.connection is not None and bool(self.connection.get_extra_info("server_version"))
 
-    async def locked_keys(self) -> list[str]:
+    @property
+    def was_key_wanted(self) -> bool:
+        """Whether the host would have let in the key that was tried last."""
+        if not self.offered:
+            return False
+        pair = self.offered[-1].pair
+        if isinstance(pair, FileKey):
+            return pair.was_wanted
+        return self.agent is not None and self.agent.was_wanted
+
+    @property
+    def locked_keys(self) -> list[str]:
         """The files of the keys that the host would have taken and that need a passphrase."""
-        wanted = [
-            identity.pair.path
-            for identity in self.offered
-            if isinstance(identity.pair, FileKey) and identity.pair.was_wanted
-        ]
-        return await in_thread(lambda: [path for path in dict.fromkeys(wanted) if is_encrypted(path)])
+        return list(dict.fromkeys(pair.path for pair in self._file_keys() if pair.is_locked))
+
+    @property
+    def key_troubles(self) -> list[str]:
+        """Why other keys that the host would have taken could not be used."""
+        found = [pair.trouble for pair in self._file_keys() if pair.trouble and not pair.is_locked]
+        if self.agent is not None and self.agent.has_refused:
+            found.append(
+                "the ssh-agent did not sign with a key that the host takes: was it locked or not confirmed?"
+            )
+        return found
+
+    def _file_keys(self) -> list[FileKey]:
+        return [identity.pair for identity in self.offered if isinstance(identity.pair, FileKey)]
 
     # ---- asked by asyncssh
 
@@ -137,27 +163,16 @@ class Login(asyncssh.SSHClient):
 
     async def _identities(self) -> list[Identity]:
         route = self._route
-        certificates, files, unusable = await in_thread(lambda: file_identities(route))
-        self.notes += [f"{path} can't be read without a passphrase" for path in unusable]
+        keys, self._keys = self._keys, {}
+        certificates, files, notes = await in_thread(lambda: file_identities(route, keys))
+        self.notes += notes
         agent: list[Identity] = []
         if route.agent:
-            self._agent = asyncssh.SSHAgentClient(route.agent)
-            try:
-                async with asyncio.timeout(AGENT_TIMEOUT):
-                    agent = await agent_identities(self._agent)
-            except TimeoutError:
-                self.notes.append(f"the ssh-agent at {route.agent} does not answer")
-            except ValueError as error:
-                self.notes.append(f"the ssh-agent at {route.agent} can't be asked ({clean(str(error), 100)})")
+            self.agent = Agent(route.agent)
+            agent, note = await self.agent.identities()
+            self.notes += filter(None, [note])
         ordered = order(certificates, files, agent, identities_only=route.identities_only)
         return [identity for identity in ordered if is_allowed(identity.pair, route.pubkey_algorithms)]
-
-    async def _leave_agent(self) -> None:
-        if self._agent is not None:
-            self._agent.close()
-            with suppress(TimeoutError, OSError):
-                async with asyncio.timeout(AGENT_TIMEOUT):
-                    await self._agent.wait_closed()
 
     def _options(self) -> dict[str, object]:
         route = self._route
@@ -215,7 +230,7 @@ class Login(asyncssh.SSHClient):
     def _host_key_algorithms(self) -> list[str]:
         possible = [*get_public_key_algs(), *get_certificate_algs()]
         wanted = _supported("HostKeyAlgorithms", self._route.host_key_algorithms, possible)
-        return accepted_algorithms(wanted, self.known, certificates=self._certificates) or list(wanted)
+        return accepted_algorithms(wanted, self.known, certificates=self.certificates) or list(wanted)
 
 
 def _methods(route: Route) -> list[str]:
@@ -255,6 +270,6 @@ def _signatures(pubkey_algorithms: Sequence[str]) -> list[str]:
 def _decodable(keys: Iterable[bytes]) -> list[asyncssh.SSHKey]:
     found = []
     for key in keys:
-        with suppress(asyncssh.KeyImportError):
+        with suppress(*NONSENSE):
             found.append(asyncssh.public_key.decode_ssh_public_key(key))
     return found

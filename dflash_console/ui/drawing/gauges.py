@@ -14,6 +14,12 @@ _PARTS = " ▏▎▍▌▋▊▉"
 _LEVELS = "▁▂▃▄▅▆▇█"
 _TRACK = "╌"
 _GAP = "·"
+_NOTHING: Piece = (_GAP, "track")
+_BLOCKS: tuple[Piece, ...] = (
+    (_LEVELS[0], "track"),
+    *((_LEVELS[min(half // 2 * 8 // 100, 7)], "history") for half in range(1, 201)),
+)
+"""The block of each mean, from 0 to 100 in halves of a percent; less than half a percent is nothing."""
 
 
 def bar(percent: int, cells: int) -> Line:
@@ -53,9 +59,8 @@ def _block(samples: Sequence[int | None]) -> Piece:
     """One block of a history."""
     values = [sample for sample in samples if sample is not None] if None in samples else samples
     if not values:
-        return _GAP, "track"
-    mean = sum(cast(Sequence[int], values)) / len(values)
-    return (_LEVELS[min(int(mean) * 8 // 100, 7)], "history") if mean >= 0.5 else (_LEVELS[0], "track")
+        return _NOTHING
+    return _BLOCKS[min(max(2 * sum(cast(Sequence[int], values)) // len(values), 0), 200)]
 
 
 def _merged(pieces: Sequence[Piece]) -> Line:

@@ -8,13 +8,16 @@ from dflash_console.fleet import HostView
 from dflash_console.model import Gpu, GpuProcess, GpuReport, Missing, gpu_key
 from dflash_console.ui.drawing.gauges import bar, history
 from dflash_console.ui.drawing.gpus import HEALTH_WORDS, model_names
-from dflash_console.ui.drawing.line import Ink, Line, Row, columns, cut_left
+from dflash_console.ui.drawing.line import Ink, Line, Row, cut_left, fits
+from dflash_console.ui.drawing.listing import ALL_BY_STATUS, PAGE_LINES, listed
 from dflash_console.ui.drawing.page import Pair, heading, long_pair, pairs, value_of
 from dflash_console.ui.drawing.unread import lacking
 from dflash_console.ui.drawing.words import REASON_WORDS, clock, missing_text, plural, size, span, unit_name
 
 __all__ = ["gpu_section"]
 
+_PROCESS_LINES = 300
+"""Of one GPU."""
 _COMMAND_CELLS = 40
 """With less room than this, commands stand below their processes and need no title."""
 
@@ -31,10 +34,13 @@ def gpu_section(
         lines += long_pair("✗", missing_text(report.trouble), width, "bad", cells=2)
     lines += pairs(_driver_pairs(view, report, host_now), width)
     newest = round(view.snapshot.at / interval) if view.snapshot is not None else 0
-    for gpu in report.gpus:
-        lines += [()] if gpu is not report.gpus[0] else []
-        lines += _gpu_lines(gpu, view.utilization.get(gpu_key(gpu), ()), newest, width, host_now)
-    return lines
+
+    def drawn(gpu: Gpu) -> list[Line]:
+        samples = view.utilization.get(gpu_key(gpu), ())
+        above: list[Line] = [()] if gpu is not report.gpus[0] else []
+        return above + _gpu_lines(gpu, samples, newest, width, host_now)
+
+    return lines + listed(report.gpus, drawn, width, PAGE_LINES, ALL_BY_STATUS)
 
 
 def _driver_pairs(view: HostView, report: GpuReport, host_now: float) -> list[Pair]:
@@ -167,9 +173,13 @@ def _process_lines(gpu: Gpu, width: int, host_now: float) -> list[Line]:
     if row.room >= _COMMAND_CELLS:
         row.add("COMMAND", "faint")
     lines = [row.line()]
-    for process in gpu.processes:
-        lines += _process_row(process, width, wide, host_now)
-    return lines
+    return lines + listed(
+        gpu.processes,
+        lambda process: _process_row(process, width, wide, host_now),
+        width,
+        _PROCESS_LINES,
+        ALL_BY_STATUS,
+    )
 
 
 def _process_row(process: GpuProcess, width: int, wide: int, host_now: float) -> list[Line]:
@@ -182,6 +192,6 @@ def _process_row(process: GpuProcess, width: int, wide: int, host_now: float) ->
     row.field(unit_name(process.unit or "—"), wide - 1, "note" if process.unit else "dim").add(" ")
     row.field(cut_left(process.venv or "—", wide - 1), wide - 1, "text" if process.venv else "dim").add(" ")
     command = process.command if isinstance(process.command, str) else missing_text(process.command)
-    if columns(command) <= row.room:
+    if fits(command, row.room):
         return [row.add(command, "dim").line()]
     return [row.line(), *long_pair("", command, width, "dim", indent=7, cells=8)]

@@ -17,6 +17,7 @@ from dflash_console.ui.drawing.words import (
     REASON_SHORT,
     REASON_WORDS,
     clock,
+    last_part,
     memory_pair,
     missing_text,
     plural,
@@ -40,6 +41,8 @@ _SICK: frozenset[Health] = frozenset({"lost", "reset_required", "hung", "unreada
 _HEAT = ("thermal", "hw_slowdown", "power_brake")
 _EDITION = re.compile(r" (Server|Workstation) Edition$")
 _GIB = 1024**3
+_NAMED = 32
+"""Processes of a GPU whose names are told apart; each one more counts as another."""
 _LATE = 5.0
 """Seconds by which a driver's values may lag behind the sample before it is said."""
 
@@ -111,20 +114,20 @@ def process_name(process: GpuProcess) -> str:
     if isinstance(process.command, str) and process.command:
         words = process.command.split()
         named = next((words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"), None)
-        script = named or next((word for word in words[1:] if word.endswith(".py")), words[0])
-        return script.rsplit("/", 1)[-1].removesuffix(".py")
-    if process.venv:
-        return process.venv.rstrip("/").rsplit("/", 1)[-1]
-    return f"pid {process.pid}"
+        script = named or next((word for word in words[1:] if word.endswith(".py")), "".join(words[:1]))
+        if name := last_part(script).removesuffix(".py"):
+            return name
+    return last_part(process.venv) if process.venv else f"pid {process.pid}"
 
 
 def users(gpu: Gpu, cells: int = 1000) -> tuple[str, Ink]:
     """Who uses a GPU, or the reason why that is not known; a number in it is whole or not there."""
     if isinstance(gpu.processes, Missing):
         return REASON_WORDS[gpu.processes.missing], "dim"
-    names = list(dict.fromkeys(process_name(process) for process in gpu.processes))
+    names = list(dict.fromkeys(process_name(process) for process in gpu.processes[:_NAMED]))
     if names:
-        more = f" +{len(names) - 1}" if len(names) > 1 else ""
+        others = len(names) - 1 + max(0, len(gpu.processes) - _NAMED)
+        more = f" +{others}" if others else ""
         return cut(names[0], cells - len(more)) + more, "note"
     if gpu.hidden_memory:
         amounts = (size(gpu.hidden_memory), f"{gpu.hidden_memory / _GIB:.0f}G")
@@ -222,7 +225,7 @@ def _memory_cells(row: Row, gpu: Gpu) -> None:
         shown_used, shown_total = memory_pair(used, total)
         row.field(shown_used, 5, "text", "right").field(shown_total, 5, "dim")
         return
-    shown = REASON_SHORT[used.missing] if isinstance(used, Missing) else memory_pair(used, 0)[0]
+    shown = REASON_SHORT[used.missing] if isinstance(used, Missing) else size(used)
     row.field(shown, 5, "dim", "right")
     row.field(memory_pair(0, total)[1] if isinstance(total, int) else "", 5, "dim")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from dflash_console.model import LinkState
-from dflash_console.ui.drawing.line import Ink, Line, Row, columns
+from dflash_console.ui.drawing.line import Ink, Line, Row, cells_of, columns
 from dflash_console.ui.drawing.words import LINK_MARKS, clock, plural, span
 from dflash_console.ui.scene import Scene
 
@@ -44,6 +44,8 @@ class HeaderState(NamedTuple):
     shown: int = 0
     """Hosts that the filter lets through."""
     is_read_only: bool = False
+    marked: int = 0
+    """Hosts that are marked, shown or not."""
     fault: str = ""
     """Why the last tick could not be painted."""
 
@@ -54,9 +56,9 @@ def draw_header(scene: Scene, state: HeaderState, width: int) -> Line:
         left = _left(scene, state, words)
         for step in right_steps:
             right = _right(scene, state, step)
-            if _cells(left) + _cells(right) <= width:
-                return Row(width).extend(left).to(width - _cells(right)).extend(right).line()
-    return Row(width - _cells(right)).extend(left).line() + right
+            if cells_of(left) + cells_of(right) <= width:
+                return Row(width).extend(left).to(width - cells_of(right)).extend(right).line()
+    return Row(width - cells_of(right)).extend(left).line() + right
 
 
 def _left(scene: Scene, state: HeaderState, words: _Words) -> Line:
@@ -74,6 +76,8 @@ def _left(scene: Scene, state: HeaderState, words: _Words) -> Line:
         row.add(f"/{state.filter_text}", "accent").add(f" {state.shown} of {len(scene.hosts)}", "dim").add(
             gap
         )
+    if state.marked:
+        row.add(f"◆ {state.marked}" + ("" if words == "none" else " marked"), "accent").add(gap)
     if state.fault:
         row.add(f"✗ {state.fault}", "bad")
     return row.line()
@@ -127,7 +131,3 @@ def draw_footer(keys: Sequence[tuple[str, str]], width: int, hint: str = "") -> 
     if hint:
         row.right((hint, ink), (" ", ink), gap=1)
     return row.line()
-
-
-def _cells(line: Line) -> int:
-    return sum(columns(text) for text, _ in line)

@@ -11,13 +11,15 @@ __all__ = ["draw_help"]
 _MARKS: tuple[tuple[str, Ink, str], ...] = (
     ("●", "ok", "up, running"),
     ("◌", "dim", "connecting, starting, stopping"),
-    ("◐", "warn", "stale: no answer, the last good picture is shown dimmed"),
+    ("◐", "warn", "stale: no answer, the last good picture is shown dimmed; a verdict that no longer holds"),
+    ("✓", "ok", "ready: the package was verified; of a check: passed"),
     ("○", "dim", "stopped"),
     ("↻", "alarm", "restarting again and again: a crash loop"),
     ("▲", "warn", "a warning: needs a look"),
     ("✗", "alarm", "critical, failed, lost, not there, or a host that can't be watched"),
     ("?", "warn", "not installed, or a host key that nobody has confirmed"),
     ("⊘", "warn", "masked"),
+    ("◆", "accent", "marked: v and V verify all marked hosts"),
     ("—", "dim", "no value; the word beside it, or the host's own screen, says why"),
     ("·", "track", "in a history: no sample; for a character: one that a terminal must not see"),
 )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dflash_console.fleet import HostView
-from dflash_console.model import Filesystem, HostInfo, Missing, Package, PathInfo, Unit, Venv
+from dflash_console.model import Filesystem, Finding, HostInfo, Missing, Origin, Package, PathInfo, Unit, Venv
 from dflash_console.ui.drawing.gpu_page import gpu_section
 from dflash_console.ui.drawing.line import Line, Piece, Row, fade
+from dflash_console.ui.drawing.listing import ALL_BY_STATUS, PAGE_LINES, listed
 from dflash_console.ui.drawing.page import Pair, heading, long_pair, pairs, titled, value_of
 from dflash_console.ui.drawing.panel import FINDING_MARKS, link_lines, next_try
 from dflash_console.ui.drawing.places import path_facts
 from dflash_console.ui.drawing.services import no_units, unit_facts
 from dflash_console.ui.drawing.unread import lacking
 from dflash_console.ui.drawing.venvs import module_mark, package_words
+from dflash_console.ui.drawing.verdict_lines import verdict_line, verdict_on
 from dflash_console.ui.drawing.words import (
     LINK_MARKS,
     LINK_WORDS,
@@ -19,16 +21,19 @@ from dflash_console.ui.drawing.words import (
     age,
     clock,
     exit_words,
+    latency,
     share,
     size,
     span,
     unit_state,
 )
 from dflash_console.ui.scene import HostScene, Moment
+from dflash_console.verdict import Verdict
 
 __all__ = ["draw_host_page"]
 
 _NO_LIMIT = 1000
+_MODULE_LINES = 200
 
 
 def draw_host_page(host: HostScene, width: int, moment: Moment) -> list[Line]:
@@ -44,7 +49,7 @@ def draw_host_page(host: HostScene, width: int, moment: Moment) -> list[Line]:
     snapshot = view.snapshot
     if snapshot is not None:
         body = [*gpu_section(view, snapshot.gpu, width, moment.interval, snapshot.at), ()]
-        body += [heading("ENVIRONMENTS", width), *_venvs(view, width), ()]
+        body += [heading("ENVIRONMENTS", width), *_venvs(host, width, moment.wall), ()]
         body += [heading("SERVICES", width), *_units(view, width, snapshot.at), ()]
         body += [*_paths(view, width), heading("HOST", width), *_machine(snapshot.host, width), ()]
         lines += body if view.link.state == "up" else [fade(line) for line in body]
@@ -61,26 +66,43 @@ def _findings(host: HostScene, width: int) -> list[Line]:
     if not findings:
         return []
     lines = [heading("FINDINGS", width)]
-    for finding in findings:
-        mark, ink = FINDING_MARKS[finding.level]
-        words = f"{finding.subject}: {finding.text}"
-        lines += long_pair(mark, words, width, "bad" if ink == "alarm" else ink, cells=2, word_ink=ink)
-        if finding.next_step:
-            lines += long_pair("→", finding.next_step, width, "dim", indent=5, cells=2)
+    lines += listed(findings, lambda finding: _finding(finding, width), width, PAGE_LINES, ALL_BY_STATUS)
     return [*lines, ()]
+
+
+def _finding(finding: Finding, width: int) -> list[Line]:
+    mark, ink = FINDING_MARKS[finding.level]
+    words = f"{finding.subject}: {finding.text}"
+    lines = long_pair(mark, words, width, "bad" if ink == "alarm" else ink, cells=2, word_ink=ink)
+    if finding.next_step:
+        lines += long_pair("→", finding.next_step, width, "dim", indent=5, cells=2)
+    return lines
 
 
 # ---- environments
 
 
-def _venvs(view: HostView, width: int) -> list[Line]:
+def _venvs(host: HostScene, width: int, wall: float) -> list[Line]:
+    view = host.view
     assert view.snapshot is not None
     lack = lacking(view, "venvs", bool(view.snapshot.venvs))
     if lack is not None:
         return [Row(width).add("   ").extend([lack]).line()]
     if not view.snapshot.venvs:
         return [Row(width).add("   none found", "dim").line()]
-    return [line for venv in view.snapshot.venvs for line in _venv(venv, width)]
+
+    def drawn(venv: Venv) -> list[Line]:
+        verdict = verdict_on(host.verdicts, venv.path)
+        title, *rest = _venv(venv, width)
+        return [title, *_proof(verdict, width, wall), *rest]
+
+    return listed(view.snapshot.venvs, drawn, width, PAGE_LINES, ALL_BY_STATUS)
+
+
+def _proof(verdict: Verdict | None, width: int, wall: float) -> list[Line]:
+    if verdict is None:
+        return []
+    return [Row(width).add("     ").extend(verdict_line(verdict, width - 5, wall)).line()]
 
 
 _SOURCES = {"config": "of the config", "found": "found in a usual place", "unit": "the interpreter of a unit"}
@@ -121,12 +143,16 @@ def _package(package: Package, width: int) -> list[Line]:
     lines += long_pair("origin", origin, width, "text", 5)
     if package.editable_from:
         lines += long_pair("installed from", package.editable_from, width, "note", 5, 16)
-    for module, place in package.modules.items():
-        mark, ink, word = module_mark(place)
-        text = f"{mark} {module}" + (f" ({word})" if word else "")
-        lines += long_pair("", text, width, ink if ink != "ok" else "text", 5, 2)
-        if isinstance(place, str):
-            lines += long_pair("", place, width, "faint", 9, 0)
+    modules = list(package.modules.items())
+    return lines + listed(modules, lambda item: _module(*item, width), width, _MODULE_LINES, ALL_BY_STATUS)
+
+
+def _module(module: str, place: Origin, width: int) -> list[Line]:
+    mark, ink, word = module_mark(place)
+    text = f"{mark} {module}" + (f" ({word})" if word else "")
+    lines = long_pair("", text, width, ink if ink != "ok" else "text", 5, 2)
+    if isinstance(place, str):
+        lines += long_pair("", place, width, "faint", 9, 0)
     return lines
 
 
@@ -140,7 +166,7 @@ def _units(view: HostView, width: int, at: float) -> list[Line]:
         return [Row(width).add("   ").extend([lack]).line()]
     if not view.snapshot.units:
         return long_pair("", no_units(view), width, "dim", cells=0)
-    return [line for unit in view.snapshot.units for line in _unit(unit, width, at)]
+    return listed(view.snapshot.units, lambda unit: _unit(unit, width, at), width, PAGE_LINES, ALL_BY_STATUS)
 
 
 def _unit(unit: Unit, width: int, at: float) -> list[Line]:
@@ -191,8 +217,7 @@ def _paths(view: HostView, width: int) -> list[Line]:
         return []
     has_folder = any(info.kind == "folder" for info in view.snapshot.paths)
     lines = [heading("PATHS", width, "what lies in subfolders is not counted" if has_folder else "")]
-    for info in view.snapshot.paths:
-        lines += _path(info, width)
+    lines += listed(view.snapshot.paths, lambda info: _path(info, width), width, PAGE_LINES, ALL_BY_STATUS)
     return [*lines, ()]
 
 
@@ -248,7 +273,7 @@ def _link(view: HostView, width: int, moment: Moment) -> list[Line]:
     if isinstance(link.latency_ms, Missing):
         items.append(value_of("latency", link.latency_ms))
     else:
-        items.append(("latency", f"{link.latency_ms:.1f} ms", "text"))
+        items.append(("latency", latency(link.latency_ms), "text"))
     if view.heard is not None:
         items.append(("heard", age(moment.mono - view.heard, moment.interval), "text"))
     if when := next_try(link, moment):

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from rich.cells import cell_len
 
+from dflash_console.harmless import made_harmless
+
 __all__ = [
+    "MOST_LINES",
     "Ink",
     "Line",
     "Piece",
     "Row",
+    "cells_of",
     "columns",
     "cut",
     "cut_left",
     "cut_middle",
     "fade",
+    "fits",
     "flow",
     "plain",
     "safe",
@@ -54,12 +58,11 @@ Ink = Literal[
 Piece: TypeAlias = tuple[str, Ink]
 Line: TypeAlias = tuple[Piece, ...]
 
+MOST_LINES = 200
+"""Of one wrapped text: as many as all of the longest value takes on a narrow screen."""
+
 _FADED: dict[Ink, Ink] = {"strong": "dim", "label": "dim", "title": "dim", "text": "dim"}
 _KEPT: frozenset[Ink] = frozenset({"title_on", "edge", "edge_on", "edge_warn", "edge_bad", "edge_faint"})
-
-
-_SELECTORS = re.compile("[\ufe00-\ufe0f]")
-"""Variation selectors: terminals do not agree on the width of what they follow."""
 
 
 def columns(text: str) -> int:
@@ -68,52 +71,56 @@ def columns(text: str) -> int:
 
 
 def safe(text: str) -> str:
-    """`text` with everything that a terminal could act on, or that has no settled width, shown as `·`.
+    """`text` with everything that a terminal could act on, or that can't be seen, shown as `·`.
 
     Remote text is cleaned where it arrives; this is the last door before the terminal.
     """
-    if text.isprintable() and (text.isascii() or not _SELECTORS.search(text)):
-        return text
-    shown = [character if character.isprintable() else "·" for character in text]
-    return _SELECTORS.sub("·", "".join(shown))
+    return made_harmless(text, lambda _: "·")
 
 
-def _fitting(text: str, cells: int) -> int:
-    """How many leading characters of `text` fit into `cells`."""
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if columns(text[:middle]) <= cells:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def fits(text: str, cells: int) -> bool:
+    """Whether `text` takes at most so many cells; of a much longer one only the beginning is looked at."""
+    if text.isascii() or len(text) <= 4 * cells:
+        return columns(text) <= cells
+    return _fitting(text, cells) == len(text)
+
+
+def _fitting(text: str, cells: int, start: int = 0) -> int:
+    """How many characters of `text` from `start` on fit into `cells`."""
+    if text.isascii():
+        return max(0, min(cells, len(text) - start))
+    left = cells
+    for at in range(start, len(text)):
+        left -= columns(text[at])
+        if left < 0:
+            return at - start
+    return len(text) - start
 
 
 def cut(text: str, cells: int) -> str:
     """`text` in at most `cells`, its end replaced by `…` when it is longer."""
-    if columns(text) <= cells:
+    if fits(text, cells):
         return text
-    if cells < 1:
-        return ""
-    return text[: _fitting(text, cells - 1)] + "…"
+    return text[: _fitting(text, cells - 1)] + "…" if cells > 0 else ""
 
 
 def cut_left(text: str, cells: int) -> str:
     """`text` in at most `cells`, its beginning replaced by `…`: for paths, whose end tells more."""
-    if columns(text) <= cells:
+    if fits(text, cells):
         return text
     if cells < 1:
         return ""
     start = len(text) - min(len(text), cells - 1)
-    while columns(text[start:]) > cells - 1:
+    over = columns(text[start:]) - (cells - 1)
+    while over > 0:
+        over -= columns(text[start])
         start += 1
     return "…" + text[start:]
 
 
 def cut_middle(text: str, cells: int) -> str:
     """`text` in at most `cells`, with `…` in the middle when it is longer."""
-    if columns(text) <= cells:
+    if fits(text, cells):
         return text
     if cells < 5:
         return cut(text, cells)
@@ -126,35 +133,50 @@ def plain(line: Line) -> str:
     return "".join(text for text, _ in line)
 
 
+def cells_of(line: Line) -> int:
+    """How many terminal cells a line takes."""
+    return sum([len(text) if text.isascii() else cell_len(text) for text, _ in line])
+
+
 def fade(line: Line) -> Line:
     """The same words without their colours: for a picture that is no longer fresh."""
     return tuple((text, ink if ink in _KEPT else _FADED.get(ink, "faint")) for text, ink in line)
 
 
-def wrap(text: str, cells: int, first: int | None = None) -> list[str]:
+def wrap(text: str, cells: int, first: int | None = None, most: int = MOST_LINES) -> list[str]:
     """`text` in lines of at most `cells`, the first one of at most `first`; its own line breaks are kept.
 
     Lines are broken at spaces, a path that is longer than a line behind a `/`, and other words where it must be.
+    Of a text that takes more than `most` lines the last one ends in `…`.
     """
     lines: list[str] = []
     for paragraph in text.splitlines():
-        rest = safe(paragraph).strip()
-        while columns(rest) > (room := cells if lines or first is None else first):
-            split = _split(rest, room)
-            lines.append(rest[:split].rstrip())
-            rest = rest[split:].lstrip()
-        lines.append(rest)
+        rest, start = safe(paragraph).strip(), 0
+        while True:
+            room = cells if lines or first is None else first
+            fitting = _fitting(rest, room, start)
+            if len(lines) == most:
+                last = cells if most > 1 or first is None else first
+                lines[-1] = lines[-1][: _fitting(lines[-1], last - 1)] + "…"
+                return lines
+            if start + fitting >= len(rest):
+                lines.append(rest[start:])
+                break
+            end = _split(rest, start, max(1, fitting))
+            lines.append(rest[start:end].rstrip())
+            start = end
+            while rest[start] == " ":
+                start += 1
     return lines or [""]
 
 
-def _split(text: str, cells: int) -> int:
-    """Where to break a text that is longer than `cells`."""
-    fitting = max(1, _fitting(text, cells))
-    at_space = text.rfind(" ", 1, fitting + 1)
+def _split(text: str, start: int, fitting: int) -> int:
+    """Where to break a text of which, from `start` on, only so many characters fit."""
+    at_space = text.rfind(" ", start + 1, start + fitting + 1)
     if at_space > 0:
         return at_space
-    at_slash = text.rfind("/", 1, fitting)
-    return at_slash + 1 if at_slash > 0 else fitting
+    at_slash = text.rfind("/", start + 1, start + fitting)
+    return at_slash + 1 if at_slash > 0 else start + fitting
 
 
 class Row:
@@ -177,13 +199,10 @@ class Row:
         room = self.limit - self.used
         if not text or room <= 0:
             return self
-        if text.isascii() and text.isprintable():
+        if text.isascii() and text.isprintable() and len(text) <= room:
             cells = len(text)
         else:
-            text = safe(text)
-            cells = columns(text)
-        if cells > room:
-            text = cut(text, room)
+            text = cut(safe(text), room)
             cells = columns(text)
         self._pieces.append((text, ink))
         self.used += cells
@@ -200,7 +219,7 @@ class Row:
         if not text:
             return True
         text = safe(text)
-        if self.used + gap + columns(text) > self.limit:
+        if not fits(text, self.limit - self.used - gap):
             return False
         self.add(" " * gap)
         self.add(text, ink)
@@ -218,13 +237,11 @@ class Row:
         """Puts `text` into exactly `cells`, cut or padded."""
         text = cut(safe(text), cells)
         padding = " " * (cells - columns(text))
-        if align == "right":
-            return self.add(padding).add(text, ink)
-        return self.add(text, ink).add(padding)
+        return self.add(padding + text if align == "right" else text + padding, ink)
 
     def right(self, *pieces: Piece, gap: int = 2) -> bool:
         """Puts `pieces` at the right end if there is room for them; says whether there was."""
-        cells = sum(columns(safe(text)) for text, _ in pieces)
+        cells = sum(columns(safe(text[: self.limit + 1])) for text, _ in pieces)
         if self.used + gap + cells > self.limit:
             return False
         self.to(self.limit - cells).extend(pieces)

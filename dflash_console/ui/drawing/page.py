@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dflash_console.model import Missing
-from dflash_console.ui.drawing.line import Ink, Line, Piece, Row, columns, flow, safe, wrap
+from dflash_console.ui.drawing.line import MOST_LINES, Ink, Line, Piece, Row, columns, cut, flow, safe, wrap
 from dflash_console.ui.drawing.words import missing_text
 
 __all__ = ["Pair", "heading", "long_pair", "pairs", "titled", "value_of"]
@@ -15,6 +15,8 @@ Pair = tuple[str, str, Ink]
 
 
 _GRID = 24
+_PAIR_LINES = 12
+"""Of a value among others; what may be longer has a place of its own."""
 
 
 def heading(title: str, width: int, note: str = "") -> Line:
@@ -37,13 +39,15 @@ def pairs(items: Iterable[Pair], width: int, indent: int = 3) -> list[Line]:
     lines: list[Line] = []
     row = Row(width).add(" " * indent)
     for word, value, ink in items:
-        cells = columns(word) + 1 + columns(safe(value))
+        word = cut(word, width // 2)
+        cells = columns(word) + 1 + columns(safe(value[: width + 1]))
         start = row.used if row.used == indent else indent + -(-(row.used + 2 - indent) // _GRID) * _GRID
         if row.used > indent and start + cells > width:
             lines.append(row.line())
             row, start = Row(width).add(" " * indent), indent
         if start + cells > width:
-            lines += long_pair(word, value, width, ink, indent, columns(word) + 1 if word else 0)
+            beside = columns(word) + 1 if word else 0
+            lines += long_pair(word, value, width, ink, indent, beside, most=_PAIR_LINES)
         else:
             row.to(start).add(f"{word} " if word else "", "dim").add(value, ink)
     return [*lines, row.line()] if row.used > indent else lines
@@ -64,9 +68,10 @@ def long_pair(
     indent: int = 3,
     cells: int = 12,
     word_ink: Ink = "dim",
+    most: int = MOST_LINES,
 ) -> list[Line]:
-    """A word and a value of any length, wrapped beside it."""
-    parts = wrap(value, max(10, width - indent - cells))
+    """A word and a value of any length, wrapped beside it in at most `most` lines."""
+    parts = wrap(value, max(10, width - indent - cells), most=most)
     lines = []
     for number, part in enumerate(parts):
         row = Row(width).add(" " * indent).field(word if number == 0 else "", cells, word_ink)

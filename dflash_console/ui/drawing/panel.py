@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dflash_console.fleet import HostView
+from dflash_console.fleet import HostView, Section
 from dflash_console.model import Finding, Level, LinkStatus, Missing
 from dflash_console.ui.drawing.gpus import gpu_block
 from dflash_console.ui.drawing.line import (
@@ -14,21 +14,23 @@ from dflash_console.ui.drawing.line import (
     Line,
     Piece,
     Row,
-    columns,
+    cells_of,
     cut,
     cut_middle,
     fade,
+    fits,
     safe,
     wrap,
 )
+from dflash_console.ui.drawing.listing import PANEL_LINES
 from dflash_console.ui.drawing.places import host_line, path_block
 from dflash_console.ui.drawing.services import unit_block
 from dflash_console.ui.drawing.unread import is_reading
 from dflash_console.ui.drawing.venvs import venv_block
-from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, age, plural, span
+from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, age, latency, plural, span
 from dflash_console.ui.scene import HostScene, Moment, Standing
 
-__all__ = ["FINDING_MARKS", "draw_fault", "draw_panel", "link_lines", "next_try", "state_words"]
+__all__ = ["FINDING_MARKS", "MARKED", "draw_fault", "draw_panel", "link_lines", "next_try", "state_words"]
 
 FINDING_MARKS: dict[Level, tuple[str, Ink]] = {
     "critical": ("✗", "alarm"),
@@ -36,10 +38,16 @@ FINDING_MARKS: dict[Level, tuple[str, Ink]] = {
     "note": ("·", "note"),
 }
 
+MARKED = "◆"
+"""The mark of a host that is marked."""
+
 _MOST_FINDINGS = 3
 _MOST_DETAIL_LINES = 3
 _FINDING_LINES = 2
-_FINGERPRINT = re.compile(r"\S*(?:SHA256|MD5):\S+")
+_NOTE_LINES = 2
+_FINGERPRINT = re.compile(r"(?:SHA256|MD5):\S+")
+_TOLD_BELOW = frozenset({"gpu_shared", "section_unread"})
+"""Findings that a block says itself."""
 _EDGES: dict[Standing, Ink] = {
     "ok": "edge",
     "note": "edge",
@@ -73,13 +81,7 @@ def draw_panel(host: HostScene, width: int, moment: Moment, *, is_selected: bool
     When it would be higher than `room` lines, neighbouring idle GPUs share a line (a sick GPU never does), and
     if that is not enough, findings get one line each instead of two.
     """
-    inner = width - 4
-    lines = _inside(host, inner, moment, fold=False)
-    if len(lines) + 2 > room:
-        lines = _inside(host, inner, moment, fold=True)
-    if len(lines) + 2 > room:
-        lines = _inside(host, inner, moment, fold=True, most=1)
-    return _framed(lines, host, width, moment, is_selected)
+    return _framed(_inside(host, width - 4, moment, room - 2), host, width, moment, is_selected)
 
 
 def draw_fault(name: str, error: Exception, width: int) -> list[Line]:
@@ -92,20 +94,36 @@ def draw_fault(name: str, error: Exception, width: int) -> list[Line]:
     return _frame(lines, width, title, (), (), "edge_bad", _LIGHT)
 
 
-def _inside(
-    host: HostScene, width: int, moment: Moment, fold: bool, most: int = _FINDING_LINES
-) -> list[Line]:
+def _inside(host: HostScene, width: int, moment: Moment, room: int) -> list[Line]:
     """All lines; every age in them is as of the last sample, so that a dead host's picture stands still."""
     view = host.view
     at = view.snapshot.at if view.snapshot is not None else 0.0
-    body = gpu_block(view, width, moment.interval, fold)
-    body += venv_block(view, width)
-    body += unit_block(view, width, at)
-    body += path_block(view, width)
-    body += host_line(view, width, at)
-    if view.link.state != "up":
-        body = [fade(line) for line in body]
-    return link_lines(view, width, moment, _MOST_DETAIL_LINES) + _finding_lines(host, width, most) + body
+    venvs = venv_block(view, width, PANEL_LINES, verdicts=host.verdicts, wall=moment.wall)
+    rest = _noted(venvs, view, "venvs", width)
+    rest += _noted(unit_block(view, width, at, PANEL_LINES), view, "units", width)
+    rest += _noted(path_block(view, width, PANEL_LINES), view, "paths", width)
+    rest += _noted(host_line(view, width, at), view, "host", width)
+    above = link_lines(view, width, moment, _MOST_DETAIL_LINES)
+    found = _finding_lines(host, width, _FINDING_LINES)
+    gpus = gpu_block(view, width, moment.interval, fold=False)
+    if len(above) + len(found) + len(gpus) + len(rest) > room:
+        gpus = gpu_block(view, width, moment.interval, fold=True)
+    if len(above) + len(found) + len(gpus) + len(rest) > room:
+        found = _finding_lines(host, width, 1)
+    body = _noted(gpus, view, "gpu", width) + rest
+    return [*above, *found, *(body if view.link.state == "up" else map(fade, body))]
+
+
+def _noted(block: list[Line], view: HostView, section: Section, width: int) -> list[Line]:
+    """A block, and below it what the agent says that it lacks."""
+    text = view.notes.get(section)
+    if text is None:
+        return block
+    parts = wrap(text if block else f"{section}: {text}", width - 7, most=_NOTE_LINES)
+    marks = ["     ▲ ", *("       " for _ in parts[1:])]
+    return block + [
+        Row(width).add(mark, "warn").add(part, "warn").line() for mark, part in zip(marks, parts, strict=True)
+    ]
 
 
 def link_lines(view: HostView, width: int, moment: Moment, most: int) -> list[Line]:
@@ -140,7 +158,8 @@ def _detail(text: str, width: int, most: int) -> list[str]:
     lines = wrap(text, width) if text else []
     if len(lines) <= most:
         return lines
-    needed = max((len(wrap(text[: found.end()], width)) for found in _FINGERPRINT.finditer(text)), default=0)
+    ends = [found.end() for found in _FINGERPRINT.finditer(text)]
+    needed = len(wrap(text[: ends[-1]], width)) if ends else 0
     shown = lines[: max(most, needed)]
     if len(shown) == len(lines):
         return shown
@@ -159,7 +178,7 @@ def next_try(link: LinkStatus, moment: Moment) -> str:
 
 def _finding_lines(host: HostScene, width: int, most: int) -> list[Line]:
     """The worst findings, without what the blocks below say anyway, and how many more there are."""
-    findings = [finding for finding in host.beside_link if finding.code != "gpu_shared"]
+    findings = [finding for finding in host.beside_link if finding.code not in _TOLD_BELOW]
     lines = []
     for finding in findings[:_MOST_FINDINGS]:
         lines += _finding(finding, width, most)
@@ -174,7 +193,7 @@ def _finding(finding: Finding, width: int, most: int) -> list[Line]:
     mark, ink = FINDING_MARKS[finding.level]
     subject = safe(finding.subject)
     row = Row(width).add(f"{mark} ", ink)
-    row.add(subject if columns(subject) <= row.room // 2 else cut_middle(subject, row.room // 2), "strong")
+    row.add(subject if fits(subject, row.room // 2) else cut_middle(subject, row.room // 2), "strong")
     row.add("  ")
     text_ink: Ink = "bad" if ink == "alarm" else ink
     first, *others = wrap(" ".join(finding.text.split()), width - 2, first=max(1, row.room))
@@ -195,6 +214,7 @@ def _finding(finding: Finding, width: int, most: int) -> list[Line]:
 def _framed(lines: list[Line], host: HostScene, width: int, moment: Moment, is_selected: bool) -> list[Line]:
     view = host.view
     title = Row(width // 2).add("▸ " if is_selected else "", "title_on")
+    title.add(f"{MARKED} " if host.is_marked else "", "accent")
     title.add(view.config.name, "title_on" if is_selected else "title")
     hostname = view.snapshot.host.hostname if view.snapshot is not None else ""
     if hostname and hostname != view.config.name:
@@ -227,9 +247,9 @@ def _foot(view: HostView, moment: Moment) -> str:
     parts: list[str] = [view.config.role]
     if view.config.production:
         parts.append("production")
-    latency = view.link.latency_ms
-    if view.link.state == "up" and not isinstance(latency, Missing):
-        parts.append(f"{latency:.1f} ms" if latency < 10 else f"{latency:.0f} ms")
+    milliseconds = view.link.latency_ms
+    if view.link.state == "up" and not isinstance(milliseconds, Missing):
+        parts.append(latency(milliseconds))
     if view.heard is not None:
         parts.append(age(moment.mono - view.heard, moment.interval))
     return " · ".join(parts)
@@ -247,8 +267,8 @@ def _frame(
 
 
 def _edge_line(left: str, start: Line, flat: str, end: Line, right: str, width: int, edge: Ink) -> Line:
-    start_cells = _cells(start) + 2 if start else 0
-    end_cells = _cells(end) + 2 if end else 0
+    start_cells = cells_of(start) + 2 if start else 0
+    end_cells = cells_of(end) + 2 if end else 0
     if start_cells + end_cells > width - 5:
         end, end_cells = (), 0
     middle = flat * (width - 4 - start_cells - end_cells)
@@ -263,8 +283,4 @@ def _edge_line(left: str, start: Line, flat: str, end: Line, right: str, width: 
 
 
 def _side_line(line: Line, width: int, side: str, edge: Ink) -> Line:
-    return ((f"{side} ", edge), *line, (" " * (width - 4 - _cells(line)), "text"), (f" {side}", edge))
-
-
-def _cells(line: Line) -> int:
-    return sum([columns(text) for text, _ in line])
+    return ((f"{side} ", edge), *line, (" " * (width - 4 - cells_of(line)), "text"), (f" {side}", edge))

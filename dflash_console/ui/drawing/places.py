@@ -5,6 +5,7 @@ from __future__ import annotations
 from dflash_console.fleet import HostView
 from dflash_console.model import Filesystem, Missing, PathInfo
 from dflash_console.ui.drawing.line import Line, Row, columns, cut_middle, safe
+from dflash_console.ui.drawing.listing import listed
 from dflash_console.ui.drawing.unread import lacking
 from dflash_console.ui.drawing.words import REASON_WORDS, share, size, span
 
@@ -13,20 +14,20 @@ __all__ = ["host_line", "path_block", "path_facts"]
 _FREE_CELLS = 12
 
 
-def path_block(view: HostView, width: int) -> list[Line]:
-    """The lines about the paths of the config."""
+def path_block(view: HostView, width: int, most: int | None = None) -> list[Line]:
+    """The lines about the paths of the config, at most `most`."""
     if view.snapshot is None:
         return []
     paths = view.snapshot.paths
     lack = lacking(view, "paths", bool(paths))
     if lack is not None:
         return [Row(width).add("PATH ", "label").extend([lack]).line()] if view.config.paths else []
-    facts = max((columns(path_facts(info)[0]) for info in paths), default=0)
+    facts = max((columns(path_facts(info)[0]) for info in paths[:most]), default=0)
     room = width - 5 - (2 + 2 + facts + _FREE_CELLS)
-    cells = max((columns(info.path) for info in paths), default=0)
+    cells = max((columns(info.path[:width]) for info in paths[:most]), default=0)
     if cells > room:
         cells = facts = 0
-    return [line for info in paths for line in _path_lines(info, cells, facts, width)]
+    return listed(paths, lambda info: _path_lines(info, cells, facts, width), width, most)
 
 
 def path_facts(info: PathInfo) -> tuple[str, bool]:
@@ -51,9 +52,8 @@ def _path_lines(info: PathInfo, cells: int, facts: int, width: int) -> list[Line
     """One line; two where the path leaves no room for what it is."""
     words, is_there = path_facts(info)
     row = Row(width).add("PATH ", "label")
-    row.field(
-        cut_middle(safe(info.path), row.room), max(cells, columns(info.path)), "text" if is_there else "dim"
-    )
+    path = cut_middle(safe(info.path), row.room)
+    row.field(path, max(cells, columns(path)), "text" if is_there else "dim")
     rows = [row]
     if row.room < 2 + 2 + columns(words):
         rows.append(Row(width).add("   "))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dflash_console.fleet import HostView
 from dflash_console.model import Missing, Unit
 from dflash_console.ui.drawing.line import Line, Piece, Row, columns, flow
+from dflash_console.ui.drawing.listing import listed
 from dflash_console.ui.drawing.unread import lacking
-from dflash_console.ui.drawing.words import plural, span, unit_name, unit_state
+from dflash_console.ui.drawing.words import last_part, plural, span, unit_name, unit_state
 
 __all__ = ["no_units", "unit_block", "unit_facts"]
 
@@ -14,8 +15,8 @@ _NAME_CELLS = 24
 _CALM = frozenset({"running", "stopped", "not installed"})
 
 
-def unit_block(view: HostView, width: int, host_now: float) -> list[Line]:
-    """The lines about a host's services; `host_now` is the host's clock."""
+def unit_block(view: HostView, width: int, host_now: float, most: int | None = None) -> list[Line]:
+    """The lines about a host's services, at most `most`; `host_now` is the host's clock."""
     if view.snapshot is None:
         return []
     units = view.snapshot.units
@@ -23,8 +24,8 @@ def unit_block(view: HostView, width: int, host_now: float) -> list[Line]:
     if lack is not None or not units:
         row = Row(width).add("SVC  ", "label")
         return [row.extend([lack or (no_units(view), "dim")]).line()]
-    cells = min(_NAME_CELLS, max(columns(unit_name(unit.name)) for unit in units))
-    return [line for unit in units for line in _unit_lines(unit, cells, width, host_now)]
+    cells = min(_NAME_CELLS, max(columns(unit_name(unit.name)[:_NAME_CELLS]) for unit in units[:most]))
+    return listed(units, lambda unit: _unit_lines(unit, cells, width, host_now), width, most)
 
 
 def no_units(view: HostView) -> str:
@@ -50,7 +51,7 @@ def unit_facts(unit: Unit, host_now: float) -> list[Piece]:
     if unit.needs_reload:
         facts.append(("unit file edited, not reloaded", "warn"))
     if unit.venv:
-        facts.append((unit.venv.rstrip("/").rsplit("/", 1)[-1], "note"))
+        facts.append((last_part(unit.venv), "note"))
     elif is_up and isinstance(unit.interpreter, Missing) and unit.interpreter.missing != "unsupported":
         facts.append((unit.interpreter.detail or unit.interpreter.missing, "dim"))
     return facts

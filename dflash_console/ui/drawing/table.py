@@ -9,8 +9,9 @@ from dflash_console.findings.picture import is_same_path
 from dflash_console.model import Gpu, Missing, Package, Unit
 from dflash_console.ui.drawing.gauges import level
 from dflash_console.ui.drawing.line import Line, Row, columns
-from dflash_console.ui.drawing.panel import FINDING_MARKS
+from dflash_console.ui.drawing.panel import FINDING_MARKS, MARKED
 from dflash_console.ui.drawing.unread import is_reading
+from dflash_console.ui.drawing.verdict_lines import host_words
 from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, memory_pair, span, unit_state
 from dflash_console.ui.scene import HostScene, Moment
 
@@ -31,8 +32,8 @@ class TablePlan(NamedTuple):
 
 def plan_table(hosts: Sequence[HostScene], width: int) -> TablePlan:
     """Columns for these hosts; the wider ones are left out first when there is no room."""
-    name = min(20, max([4, *(columns(host.name) for host in hosts)]))
-    hostnames = [host.view.snapshot.host.hostname for host in hosts if host.view.snapshot is not None]
+    name = min(20, max([4, *(columns(host.name[:20]) for host in hosts)]))
+    hostnames = [host.view.snapshot.host.hostname[:20] for host in hosts if host.view.snapshot is not None]
     hostname = min(20, max([8, *map(columns, hostnames)]))
     if width >= 120:
         return TablePlan(name, hostname, 7, 10, 14)
@@ -59,7 +60,8 @@ def draw_row(host: HostScene, plan: TablePlan, width: int, moment: Moment, is_se
     """A host in one line."""
     view = host.view
     mark, ink = LINK_MARKS[view.link.state]
-    row = Row(width).add("▸ " if is_selected else "  ", "title_on").add(f"{mark} ", ink)
+    row = Row(width).add("▸" if is_selected else " ", "title_on")
+    row.add(MARKED if host.is_marked else " ", "accent").add(f"{mark} ", ink)
     is_fresh = view.link.state == "up"
     row.field(view.config.name, plan.name, "title_on" if is_selected else "title" if is_fresh else "dim")
     snapshot = view.snapshot
@@ -131,6 +133,8 @@ def _service_cell(row: Row, units: Sequence[Unit], cells: int) -> None:
 
 def _state_words(row: Row, host: HostScene, moment: Moment) -> None:
     view = host.view
+    if (proved := host_words(host.verdicts)) is not None:
+        row.extend([proved]).add("  ")
     if view.link.state != "up":
         _, ink = LINK_MARKS[view.link.state]
         row.add(LINK_WORDS[view.link.state], ink)
@@ -144,5 +148,5 @@ def _state_words(row: Row, host: HostScene, moment: Moment) -> None:
         row.add(worst.text, ink)
     elif is_reading(view):
         row.add("reading", "dim")
-    else:
+    elif proved is None or proved[1] == "ok":
         row.add("ok", "ok")

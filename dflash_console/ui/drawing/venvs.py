@@ -6,17 +6,28 @@ from collections.abc import Sequence
 
 from dflash_console.fleet import HostView
 from dflash_console.model import Missing, Origin, Package, Venv
-from dflash_console.ui.drawing.line import Ink, Line, Piece, Row, columns, cut_left, cut_middle, flow
+from dflash_console.ui.drawing.line import Ink, Line, Piece, Row, columns, cut_left, cut_middle, fits, flow
+from dflash_console.ui.drawing.listing import listed
 from dflash_console.ui.drawing.unread import lacking
+from dflash_console.ui.drawing.verdict_lines import verdict_line, verdict_on
 from dflash_console.ui.drawing.words import REASON_WORDS
+from dflash_console.verdict import Verdict
 
 __all__ = ["module_mark", "module_names", "package_words", "venv_block"]
 
 _INDENT = "     "
 
 
-def venv_block(view: HostView, width: int) -> list[Line]:
-    """The lines about a host's virtual environments."""
+def venv_block(
+    view: HostView,
+    width: int,
+    most: int | None = None,
+    *,
+    verdicts: Sequence[Verdict] = (),
+    wall: float = 0.0,
+) -> list[Line]:
+    """The lines about a host's virtual environments, at most `most`; `wall` is the console's clock, for the age of
+    verdicts."""
     if view.snapshot is None:
         return []
     lack = lacking(view, "venvs", bool(view.snapshot.venvs))
@@ -24,7 +35,28 @@ def venv_block(view: HostView, width: int) -> list[Line]:
         return [Row(width).add("ENV  ", "label").extend([lack]).line()]
     if not view.snapshot.venvs:
         return [Row(width).add("ENV  ", "label").add("none found", "dim").line()]
-    return [line for venv in view.snapshot.venvs for line in _venv_lines(venv, width)]
+    paths = {venv.path for venv in view.snapshot.venvs}
+    lines = listed(
+        view.snapshot.venvs,
+        lambda venv: [*_venv_lines(venv, width), *_proof(verdicts, venv.path, width, wall)],
+        width,
+        most,
+    )
+    # What was verified by name may be in none of the usual places.
+    for verdict in verdicts:
+        if verdict.venv not in paths:
+            lines.append(
+                Row(width).add("ENV  ", "label").add(cut_middle(verdict.venv, width - 5), "strong").line()
+            )
+            lines += _proof([verdict], verdict.venv, width, wall)
+    return lines
+
+
+def _proof(verdicts: Sequence[Verdict], venv: str, width: int, wall: float) -> list[Line]:
+    verdict = verdict_on(verdicts, venv)
+    if verdict is None:
+        return []
+    return [Row(width).add(_INDENT).extend(verdict_line(verdict, width - len(_INDENT), wall)).line()]
 
 
 def _venv_lines(venv: Venv, width: int) -> list[Line]:
@@ -88,7 +120,7 @@ def _package_lines(package: Package, width: int) -> list[Line]:
         origin = package.editable_from
     if origin:
         room = rows[-1].room - 2
-        if columns(origin) > room:
+        if not fits(origin, room):
             rows.append(Row(width).add(_INDENT))
             rows[-1].add(cut_left(origin, rows[-1].room), "faint")
         else:
@@ -122,7 +154,7 @@ def _modules_lines(package: Package, width: int) -> list[Line]:
     for module, origin in package.modules.items():
         mark, ink, word = module_mark(origin)
         text = f" {names[module]} ({word})" if word else f" {names[module]}"
-        if rows[-1].room < columns(text) + 3:
+        if not fits(text, rows[-1].room - 3):
             rows.append(Row(width).add(_INDENT + " " * 6))
         rows[-1].add("  ").add(mark, ink).add(text, "text" if ink == "ok" else ink)
     if package.modules and all(origin is None for origin in package.modules.values()):

@@ -15,6 +15,8 @@ __all__ = [
     "age",
     "clock",
     "exit_words",
+    "last_part",
+    "latency",
     "memory_pair",
     "missing_text",
     "plural",
@@ -75,12 +77,14 @@ LINK_WORDS: dict[LinkState, str] = {
 }
 
 _KIB = 1024
-_SIZES = ("K", "M", "G", "T", "P")
+_SIZES = ("K", "M", "G", "T", "P", "E")
+_LONGEST = 1e11
+"""Seconds; 3000 years."""
 
 
 def span(seconds: float) -> str:
     """A duration in the two largest units that matter: `9 s`, `12 min`, `3 h 12 m`, `12 d 4 h`."""
-    whole = int(max(0.0, seconds))
+    whole = int(min(max(0.0, seconds), _LONGEST))
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
@@ -95,18 +99,30 @@ def age(seconds: float, interval: float) -> str:
     return "now" if seconds < 1.5 * interval + 0.5 else f"{span(seconds)} ago"
 
 
+def latency(milliseconds: float) -> str:
+    """A round trip: `0.4 ms`, `23 ms`; in seconds where it is ten of them and more."""
+    if milliseconds < 10:
+        return f"{milliseconds:.1f} ms"
+    return f"{milliseconds:.0f} ms" if milliseconds < 10_000 else span(milliseconds / 1000)
+
+
 def clock(at: float) -> str:
-    """A point in time as `02:58:11` UTC."""
-    return time.strftime("%H:%M:%S", time.gmtime(at))
+    """A point in time as `02:58:11` UTC; `--:--:--` for one that no calendar has."""
+    try:
+        return time.strftime("%H:%M:%S", time.gmtime(at))
+    except (ValueError, OverflowError, OSError):
+        return "--:--:--"
 
 
 def size(count: int) -> str:
     """Bytes in binary units and at most five cells: `512B`, `9.8M`, `71.2G`, `512G`."""
     if count < _KIB:
-        return f"{count}B"
+        return f"{max(0, count)}B"
+    if count >= 999 * _KIB**6:
+        return ">998E"
     value = count / _KIB
     power = 0
-    while value >= 999.5 and power < len(_SIZES) - 1:
+    while value >= 999.5:
         value /= _KIB
         power += 1
     unit = _SIZES[power]
@@ -114,17 +130,24 @@ def size(count: int) -> str:
 
 
 def memory_pair(used: int, total: int) -> tuple[str, str]:
-    """Used and total in GiB: (`41.2`, `/48G`)."""
-    gib = _KIB**3
-    return f"{used / gib:.1f}", f"/{total / gib:.0f}G"
+    """Used and total of a GPU, each in at most five cells: (`41.2`, `/48G`); in larger units beyond 999 GiB."""
+    power = 3
+    while power < len(_SIZES) and max(used, total) >= 999.5 * _KIB**power:
+        power += 1
+    most = 999 * _KIB**power
+    value, whole = (min(max(0, count), most) / _KIB**power for count in (used, total))
+    shown = f"{whole:.1f}" if power > 3 and whole < 9.95 else f"{whole:.0f}"
+    return f"{value:.1f}", f"/{shown}{_SIZES[power - 1]}"
 
 
 def share(used: int, total: int) -> str:
-    """Used of total with one unit: `121/755G`."""
+    """Used of total with one unit: `121/755G`; `—/755G` where less than nothing would be used."""
     whole = size(total)
+    if used < 0:
+        return f"—/{whole}"
     unit = whole[-1]
     power = _SIZES.index(unit) + 1 if unit in _SIZES else 0
-    value = used / _KIB**power
+    value = min(used, 999 * _KIB**6) / _KIB**power
     return f"{value:.0f}/{whole}" if value >= 10 else f"{value:.1f}/{whole}"
 
 
@@ -146,7 +169,12 @@ def exit_words(status: str) -> str:
 
 def unit_name(name: str) -> str:
     """A unit's name without the `.service` that every one of them has."""
-    return name.removesuffix(".service")
+    return name.removesuffix(".service") or name
+
+
+def last_part(path: str) -> str:
+    """A path's last name; all of the path where it has none."""
+    return path.rstrip("/").rsplit("/", 1)[-1] or path
 
 
 _ACTIVE: dict[str, tuple[str, Ink, str]] = {
