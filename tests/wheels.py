@@ -7,6 +7,7 @@ dflash_worker (and one compiled file for Python 3.11), 0.5.23 has dflash_worker_
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import platformdirs
 
-__all__ = ["VERSIONS", "cache", "lay", "wheel"]
+__all__ = ["VERSIONS", "cache", "lay", "spoilt", "wheel"]
 
 VERSIONS = ("0.5.9", "0.5.13.post1", "0.5.23")
 
@@ -47,6 +48,18 @@ def lay(version: str, site: Path) -> None:
     By hard links where it can be, so replace a file to change it (unlink it first), never write into it.
     """
     shutil.copytree(wheel(version), site, dirs_exist_ok=True, copy_function=_link)
+
+
+def spoilt() -> list[Path]:
+    """The files of shared trees that a test has written into, by their sizes in RECORD."""
+    found = []
+    for record in (cache() / "trees").glob("*/*.dist-info/RECORD"):
+        tree = record.parent.parent
+        with record.open(newline="") as lines:
+            for name, _, size in csv.reader(lines):
+                if size and (tree / name).stat().st_size != int(size):
+                    found.append(tree / name)
+    return found
 
 
 def _link(source: str, target: str) -> None:

@@ -12,11 +12,12 @@ from dflash_console.cli.streams import complain, emit
 from dflash_console.cli.verify_text import progress, verify_text
 from dflash_console.config import Config
 from dflash_console.fleet import Fleet, HostView
+from dflash_console.model import LinkStatus
 from dflash_console.operations.orders import environments, needed_sections, order
 from dflash_console.operations.verify import prove
 from dflash_console.verdict import Check, Verdict
 
-__all__ = ["exit_code", "run_verify", "verify", "verify_json"]
+__all__ = ["cut_off", "exit_code", "run_verify", "verify", "verify_json"]
 
 REACH = 20.0
 """Seconds until a host that was not reached, or has not told what is there, is given up."""
@@ -77,7 +78,17 @@ async def _on_host(
     orders = [order(view, config, path, views, is_deep=is_deep) for path in dict.fromkeys(chosen_venvs)]
     async with asyncio.TaskGroup() as tasks:
         proofs = [tasks.create_task(prove(fleet, one, _when_complete(told))) for one in orders]
-    return [proof.result() for proof in proofs]
+    link = _view(fleet, name).link
+    verdicts = [proof.result() for proof in proofs]
+    return verdicts if link.state in ("up", "stale") else [cut_off(verdict, link) for verdict in verdicts]
+
+
+def cut_off(verdict: Verdict, link: LinkStatus) -> Verdict:
+    """A verdict with the loss of the link as a check of its own, where that left something unknown."""
+    if all(check.state != "unknown" for check in verdict.checks):
+        return verdict
+    lost = Check(NOT_REACHED, "unknown", link.detail or link.state)
+    return msgspec.structs.replace(verdict, checks=(*verdict.checks, lost))
 
 
 async def _reached(fleet: Fleet, name: str, venv: str | None, *, is_deep: bool) -> HostView:

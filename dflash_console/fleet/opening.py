@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from dflash_console.config import Config, HostConfig
+from dflash_console.errors import LinkError
 from dflash_console.fleet.backoff import Pace
 from dflash_console.model import Note, Sample, WatchSpec
 
@@ -25,7 +26,7 @@ class AgentSession(Protocol):
 
     def messages(self) -> AsyncIterator[Sample | Note]: ...
 
-    async def close(self) -> None: ...
+    async def close(self, why: LinkError | None = None) -> None: ...
 
 
 Opener: TypeAlias = Callable[[HostConfig], Awaitable[AgentSession]]

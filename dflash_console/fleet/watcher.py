@@ -104,6 +104,7 @@ class Watcher:
     async def _attend(self) -> None:
         """One try, from connect to the end of the link; always raises."""
         session = await self._opener(self.view.config)
+        why: LinkError | None = None
         try:
             # Before it watches: its first work would only show as a long latency.
             latency = await self._ping(session)
@@ -116,10 +117,12 @@ class Watcher:
                 tasks.create_task(self._mind_silence())
                 tasks.create_task(self._pass_refreshes(session))
         except BaseExceptionGroup as group:
-            raise first_cause(group) from None
+            cause = first_cause(group)
+            why = cause if isinstance(cause, LinkError) else None
+            raise cause from None
         finally:
             self._session = None
-            await self._close(session)
+            await self._close(session, why)
 
     async def _rest(self, failure: LinkError) -> None:
         failures = self.view.failures + 1
@@ -132,10 +135,10 @@ class Watcher:
                 await self._wake.wait()
         self._set_link(failure.state, str(failure))
 
-    async def _close(self, session: AgentSession) -> None:
+    async def _close(self, session: AgentSession, why: LinkError | None) -> None:
         with suppress(TimeoutError, LinkError, OSError):
             async with asyncio.timeout(self._pace.closing):
-                await session.close()
+                await session.close(why)
 
     # ---- while the link stands
 

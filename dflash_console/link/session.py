@@ -133,9 +133,12 @@ class Session:
             self._news.clear()
             await self._news.wait()
 
-    async def close(self) -> None:
-        """Ends the agent (it gets a second to do so by itself), then the connection. Never raises."""
-        self._fail(Unreachable(f"the session with {self._name} was closed"))
+    async def close(self, why: LinkError | None = None) -> None:
+        """Ends the agent (it gets a second to do so by itself), then the connection. Never raises.
+
+        `why` is what requests that still wait are told.
+        """
+        self._fail(why or Unreachable(f"the session with {self._name} was closed"))
         try:
             await self._process.close(END_GRACE)
         finally:

@@ -212,7 +212,7 @@ def test_of_too_many_environments_the_configs_come_first_then_the_units(
 def test_a_search_that_hangs_or_dies_is_said(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    monkeypatch.setattr(venvs, "STALL", 1.5)
+    monkeypatch.setattr(venvs, "STALL", 4.0)
 
     def spoilt(channel: object) -> None:
         if ending == "dies":
@@ -225,7 +225,7 @@ def test_a_search_that_hangs_or_dies_is_said(
     assert (
         loop.section.note
         == {
-            "hangs": "the search for venvs hung for 1.5 s: name them in the config",
+            "hangs": "the search for venvs hung for 4 s: name them in the config",
             "dies": "the search for venvs failed (MemoryError: no memory): name them in the config",
         }[ending]
     )

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from dflash_console.config import load
 from dflash_console.operations.orders import LIMITS, Order, order
 from dflash_console.operations.verify import prove
@@ -35,6 +37,8 @@ MANY = 32
 ONE = "ct200"
 AIM_FILES = 50.0
 """Milliseconds, the network's not counted; where files have changed, all have to be read, as by sha256sum."""
+WHOLE_COMMAND = 1.6
+"""What the whole command may take of that, with its start, its connections and its agents."""
 SETTLE = 3.0
 """Seconds after a change in which the agent keeps nothing."""
 MODULES = ("dflash_worker", "dflash_info", "dflash_utils")
@@ -49,10 +53,10 @@ HASHED = "sha256sum of the same files, there"
 
 async def measure_verify(fleet: Fleet) -> list[Row]:
     """Milliseconds of the files' part, seconds of a verification of one host and of many."""
-    for host in fleet:
-        venv = lay_proof(host, "bench")
-    newest = lay_proof(fleet[ONE], "bench-newest", NEWEST)
     try:
+        for host in fleet:
+            venv = lay_proof(host, "bench")
+        newest = lay_proof(fleet[ONE], "bench-newest", NEWEST)
         with tempfile.TemporaryDirectory() as folder:
             tables: dict[str, dict[str, object]] = {ONE: {"venvs": [venv], "units": []}}
             config = config_file(Path(folder), fleet, tables)
@@ -66,6 +70,9 @@ async def measure_verify(fleet: Fleet) -> list[Row]:
                 rows += await _files(watch, fleet[ONE], other, NEWEST)
                 rows += await _one(watch, fleet[ONE], stable, config)
             return rows + await _many(fleet, venv)
+    except pytest.skip.Exception as why:
+        print(f"verify: not measured: {why}")
+        return []
     finally:
         remove_cases(fleet)
 
@@ -154,7 +161,7 @@ async def _one(watch: Watching, host: Host, what: Order, config: Path) -> list[R
             "`dflash-console verify`, whole command",
             statistics.median(commands),
             "s",
-            round(1.6 * by_hand, 3),
+            round(WHOLE_COMMAND * by_hand, 3),
             BY_HAND,
             by_hand,
         ),
@@ -196,23 +203,21 @@ async def _many(fleet: Fleet, venv: str) -> list[Row]:
         async with watching(config) as watch:
             await watch.until_whole(*hosts)
             orders = [order(watch.view(name), load(config, {}), venv, (), is_deep=False) for name in hosts]
-            together = [await _together(fleet, watch, orders) for _ in range(TIMES_MANY + 1)][1:]
+            together = [await _together(fleet, watch, orders) for _ in range(TIMES_MANY)]
             alone = [await _together(fleet, watch, orders[:1]) for _ in range(TIMES)]
-            busy = [await _together(fleet, watch, orders[:cores]) for _ in range(TIMES)]
         commands, peers = [], []
         script = f"{venv}/bin/python -c {shlex.quote(TYPED % (MODULES,))}"
         for _ in range(TIMES_MANY):
             commands.append(await asyncio.to_thread(_command, config))
             peers.append(await asyncio.to_thread(ask_by_pyinfra, fleet, hosts, script))
     one, cpu = (statistics.median(column) for column in zip(*alone, strict=True))
-    cpu_busy = statistics.median(spent for _, spent in busy) / cores
     took, spent = (statistics.median(column) for column in zip(*together, strict=True))
-    bound = 2 * one + MANY * cpu_busy / cores
+    bound = 2 * one + spent / cores
     print(
-        f"verify: one of {MANY} hosts alone takes {one:.2f} s and {cpu:.2f} s of CPU time on it, "
-        f"{cpu_busy:.2f} s when all cores are busy. All hosts share {cores} cores here, so the aim for them is "
-        f"2 x {one:.2f} + {MANY} x {cpu_busy:.2f} / {cores} = {bound:.1f} s. "
-        f"All together took {spent:.1f} s of CPU time"
+        f"verify: one of {MANY} hosts alone takes {one:.2f} s and {cpu:.2f} s of CPU time on it, so {cores} cores "
+        f"that all share can't be faster than {MANY} x {cpu:.2f} / {cores} = {MANY * cpu / cores:.1f} s. "
+        f"All together they spent {spent:.1f} s of CPU time: the aim is 2 x {one:.2f} + {spent:.1f} / {cores} "
+        f"= {bound:.1f} s"
     )
     peer = f"pyinfra {VERSION} exec of find_spec by hand"
     pyinfra = statistics.median(peers)
@@ -222,7 +227,7 @@ async def _many(fleet: Fleet, venv: str) -> list[Row]:
             f"`dflash-console verify` of {MANY} hosts",
             statistics.median(commands),
             "s",
-            round(bound, 1),
+            round(WHOLE_COMMAND * bound, 1),
             peer,
             pyinfra,
         ),

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from dflash_console.cli.status_text import Terminal
-from dflash_console.cli.verify import exit_code, verify_json
+from dflash_console.cli.verify import cut_off, exit_code, verify_json
 from dflash_console.cli.verify_text import MOST_EVIDENCE, progress, verify_text
+from dflash_console.model import LinkStatus
 from dflash_console.verdict import NEEDED, Check, Verdict
 from tests.importable import reach
 from tests.wheels import lay
@@ -124,3 +125,11 @@ def test_the_text_shows_the_first_lines_of_evidence_and_says_where_the_others_ar
     assert all(len(line) <= 80 for line in text.splitlines())
     assert json.loads(verify_json([failed]))["results"][0]["checks"][-1]["evidence"] == list(evidence)
     assert progress(failed) == "ct200 /root/venv: not ready (record)"
+
+
+def test_a_link_that_was_lost_on_the_way_is_exit_3_where_it_left_something_unknown() -> None:
+    link = LinkStatus("unreachable", "no answer to `ping` in 5 s")
+    whole, half = verdict(), verdict(Check("service", "unknown", "no answer"))
+    assert exit_code([cut_off(whole, link)]) == 0
+    assert exit_code([cut_off(half, link)]) == 3
+    assert cut_off(half, link).checks[-1] == Check("link", "unknown", "no answer to `ping` in 5 s")

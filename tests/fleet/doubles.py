@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from dflash_console.config import Config, ConsoleConfig, HostConfig, PackageConfig
-from dflash_console.errors import Unreachable
+from dflash_console.errors import LinkError, Unreachable
 from dflash_console.fleet import Fleet, HostView, Pace
 from dflash_console.model import GpuReport, Note, Sample, WatchSpec
 from tests import pictures
@@ -22,6 +22,8 @@ class Agent:
         self.queue: asyncio.Queue[Sample | Note | Exception] = asyncio.Queue()
         self.answers_pings = True
         self.is_closed = False
+        self.told: LinkError | None = None
+        """What requests that still wait are told."""
         self.requests: list[str] = []
         self.spec: WatchSpec | None = None
         self.at = 1_700_000_000.0
@@ -46,8 +48,9 @@ class Agent:
                 raise message
             yield message
 
-    async def close(self) -> None:
+    async def close(self, why: LinkError | None = None) -> None:
         self.is_closed = True
+        self.told = why
 
     def say(self, message: Sample | Note | Exception) -> None:
         self.queue.put_nowait(message)

@@ -112,7 +112,7 @@ def test_a_cancellation_that_meets_an_error_still_ends_the_fleet() -> None:
         async def open(self, host: Any) -> Any:
             agent = await super().open(host)
 
-            async def fail() -> None:
+            async def fail(why: object = None) -> None:
                 raise Unreachable("closing failed")
 
             agent.close = fail  # type: ignore[method-assign]

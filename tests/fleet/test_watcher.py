@@ -344,3 +344,30 @@ def test_ending_the_fleet_closes_every_link() -> None:
 
     tell(story, "ct129", "ct200")
     assert [agent.is_closed for agent in agents] == [True, True]
+
+
+def test_a_request_goes_to_the_agent_and_without_one_says_why() -> None:
+    async def story(scene: Scene) -> None:
+        with pytest.raises(Unreachable, match="ct200 is not connected: connecting"):
+            await scene.fleet.request("ct200", "verify", 5.0, part="files")
+        await scene.until_up("ct200")
+        await scene.fleet.request("ct200", "verify", 5.0, part="files")
+        assert scene.agent("ct200").requests == ["verify"]
+        scene.network.down["ct200"] = Unreachable("no route")
+        scene.agent("ct200").say(Unreachable("no answer to `ping` in 5 s"))
+        await scene.until_state("ct200", "unreachable")
+        with pytest.raises(Unreachable, match="ct200 is not connected: no"):
+            await scene.fleet.request("ct200", "verify", 5.0, part="files")
+
+    tell(story)
+
+
+def test_what_still_waits_for_an_answer_is_told_why_the_link_ended() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.until_up("ct200")
+        agent = scene.agent("ct200")
+        agent.say(Unreachable("no answer to `ping` in 5 s"))
+        await scene.until_state("ct200", "unreachable")
+        assert str(agent.told) == "no answer to `ping` in 5 s"
+
+    tell(story)
