@@ -39,7 +39,7 @@ def _check(check: Check, width: int) -> Iterable[Line]:
     mark, ink = CHECK_MARKS[check.state]
     indent = 2 + 2 + 14
     first, *rest = wrap(check.detail, max(20, width - indent)) or [""]
-    yield Row(width).add("  ").add(f"{mark} ", ink).add(f"{check.name:<14}", "label").add(first).line()
+    yield Row(width).add("  ").add(f"{mark} ", ink).add(f"{check.name:<13} ", "label").add(first).line()
     for text in rest:
         yield Row(width).add(" " * indent).add(text).line()
     if check.state in ("fail", "unknown", "warn"):

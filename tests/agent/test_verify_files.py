@@ -67,7 +67,8 @@ def overlay(version: str, site: Path, options: str) -> None:
 
 
 def lay_by_copy(version: str, site: Path) -> None:
-    for item in wheel(version).iterdir():
+    # Installers write RECORD last, too.
+    for item in sorted(wheel(version).iterdir(), key=lambda item: item.name.endswith(".dist-info")):
         copy(item, site, "-r")
 
 
@@ -398,6 +399,27 @@ def test_a_record_that_is_none_can_not_vouch(
     found = checks(venv)
     assert states(found) == {"record": state}, found["record"]
     assert words in found["record"].detail
+
+
+def test_a_record_without_hashes_can_not_vouch(venv: Path, site: Path) -> None:
+    lay(TREE, site)
+    (record,) = site.glob("sglang-*.dist-info/RECORD")
+    rows = [line.split(",")[0] + ",," for line in record.read_text().splitlines()]
+    record.unlink()
+    record.write_text("\n".join(rows) + "\n")
+    replace(site / "sglang/launch_server.py", "")
+    found = checks(venv)
+    assert found["record"].state == "unknown"
+    assert found["record"].detail.startswith("RECORD has no hash for ")
+
+
+def test_an_empty_package_that_stands_before_a_module_fails(venv: Path, site: Path) -> None:
+    lay(TREE, site)
+    (site / "sglang/srt/speculative/dflash_worker").mkdir()
+    (site / "sglang/srt/speculative/dflash_worker/__init__.py").touch()
+    found = checks(venv)
+    assert found["modules"].state == "fail"
+    assert "empty" in found["modules"].detail
 
 
 def test_a_record_with_hostile_paths_leads_nowhere(venv: Path, site: Path, tmp_path: Path) -> None:

@@ -235,6 +235,31 @@ def test_a_unit_of_another_environment_is_told_only_where_it_was_meant_to_start_
     assert told(tmp_path / "other", is_home=False).state == "pass"
 
 
+def test_units_that_start_something_else_take_no_place_of_those_that_start_this(
+    units: Units, venv: Path
+) -> None:
+    units.say("/bin/sleep 1000")
+    others = [f"aux{number}.service" for number in range(40)]
+    for name in others:
+        (units.folder / name).write_text((units.folder / NAME).read_text())
+    units.start(str(venv / "bin/python"), "-m", "sglang.serve")
+    found, _ = part("service", venv, units=[*others, NAME], is_package_venv=False, limit=60.0)
+    assert {name: check.state for name, check in found.items()} == {f"service {NAME}": "pass"}
+
+
+def test_units_beyond_those_that_are_asked_are_named(
+    units: Units, venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units.start(str(venv / "bin/python"), "-m", "sglang.serve")
+    monkeypatch.setattr(service, "UNITS_LIMIT", 1)
+    (units.folder / "more.service").write_text(
+        (units.folder / NAME).read_text().replace(NAME, "more.service")
+    )
+    found, _ = part("service", venv, units=[NAME, "more.service"], is_package_venv=False, limit=60.0)
+    assert found[f"service {NAME}"].state == "pass"
+    assert (found["service"].state, found["service"].evidence) == ("unknown", ("more.service",))
+
+
 def test_a_unit_that_starts_no_python_or_hides_it_is_not_guessed_at(units: Units, venv: Path) -> None:
     units.say("/bin/sleep 1000")
     assert verify(venv) is None

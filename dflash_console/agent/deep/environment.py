@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..venvs.distributions import Distribution
 
 METADATA_LIMIT = 1 << 20
-UNITS_LIMIT = 32
 TORCH_CUDA = re.compile(r"^cuda\b[^=\n]*=[ \t]*['\"](\d+(?:\.\d+)*)['\"]", re.MULTILINE)
 """Of torch/version.py: `cuda: Optional[str] = '13.0'`; None there for a build without CUDA."""
 
@@ -111,7 +110,7 @@ def find_environment(message: dict[str, Any]) -> Environment | str:
 def find_unit(environment: Environment, message: dict[str, Any]) -> Unit:
     """The first of the message's units that starts this environment's Python. Blocks: systemd is asked."""
     here = os.path.realpath(environment.ground.folder)
-    for name in (message.get("units") or [])[:UNITS_LIMIT]:
+    for name in message.get("units") or []:
         start = read_start(str(name))
         if start.interpreter and os.path.realpath(start.prefix) == here:
             return Unit(start.name, start.environment, start.command.split())

@@ -139,7 +139,8 @@ class _Package:
         if origin is None:
             return missing("error", f"a folder without __init__.py: {(found.folders or [''])[0]}")
         size = self._look.size(origin)
-        if size == 0 and not found.folders:
+        # An empty package may be meant; one that stands before a module of its name is not.
+        if size == 0 and (not found.folders or self._look.size(f"{found.folders[0]}.py") is not None):
             return missing("error", f"zero bytes: {origin}")
         if size is None or self._look.text(origin, 1, is_head=True) is None:
             number = self._look.errors.get(origin, errno.EIO)

@@ -59,7 +59,7 @@ def check_contents(ground: Ground, tree: Tree, cells: dict[str, Any], limit: flo
     elif ground.installed:
         record = f"{len(ground.installed)} dist-infos, or none beside the package"
     found = compare(record, tree) if isinstance(record, Record) else None
-    if found is not None and not found.same and not found.changed:
+    if found is not None and not (found.same or found.changed or found.unhashed):
         record, found = "RECORD lists none of the files that are there", None
     same = set(found.same) if found is not None else set()
     prefix = os.path.relpath(tree.root, ground.home) + "/" if tree.root != ground.home else ""
@@ -122,6 +122,11 @@ def _record(
         return check("record", "fail", detail, evidence)
     if lost:
         return check("record", "fail", ", ".join(told), evidence)
+    if found.unhashed:
+        words = (
+            f"RECORD has no hash for {counted(len(found.unhashed), 'file')} ({first_few(found.unhashed, 2)})"
+        )
+        return check("record", "unknown", ", ".join([words, *told]), evidence)
     if told:
         is_patch = bool(found.changed or extra)
         return check(

@@ -47,6 +47,8 @@ class Comparison:
     def __init__(self) -> None:
         self.same: list[str] = []
         self.changed: list[str] = []
+        self.unhashed: list[str] = []
+        """Code for which the RECORD has no hash, so that it says nothing about it."""
         self.missing: list[str] = []
         self.unreadable: list[str] = []
         self.extra: list[str] = []
@@ -127,12 +129,14 @@ def compare(record: Record, tree: Tree) -> Comparison:
             found.changed.append(name)
         elif algorithm:
             to_hash.append(name)
+        elif is_code(name):
+            found.unhashed.append(name)
         else:
             found.same.append(name)
     _hash_all(record, to_hash, found)
     if prefix:
         found.extra = [prefix + name for name in files if prefix + name not in record.rows]
-    for names in (found.same, found.changed, found.missing, found.unreadable, found.extra):
+    for names in (found.same, found.changed, found.unhashed, found.missing, found.unreadable, found.extra):
         names.sort()
     return found
 

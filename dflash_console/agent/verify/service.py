@@ -37,25 +37,26 @@ def service_job(message: dict[str, Any]) -> Job:
     `is_package_venv` says that the host's units are meant to start this environment."""
     venv, package, limit = str(message["venv"]), str(message["package"]), float(message["limit"])
     modules: list[list[str]] = message["modules"]
-    units = [str(name) for name in message.get("units") or ()][:UNITS_LIMIT]
+    units = [str(name) for name in message.get("units") or ()]
     is_home = bool(message.get("is_package_venv"))
 
     def work(channel: Channel) -> None:
         ground = Ground(venv, package)
         if ground.problem is not None:
             return
-        for place, name in enumerate(units):
-            found = look(ground, name, modules, limit / (len(units) - place), is_home)
-            if found is not None:
-                channel.send(found)
+        # Those that have nothing to do with this environment take neither a place nor time from the others.
+        starts = [start for start in map(read_start, units) if _concerns(ground, start, is_home)]
+        asked = starts[:UNITS_LIMIT]
+        for place, start in enumerate(asked):
+            channel.send(look(ground, start, modules, limit / (len(asked) - place)))
+        if len(starts) > UNITS_LIMIT:
+            words = f"{len(starts) - UNITS_LIMIT} more units start this environment and were not asked"
+            channel.send(check("service", "unknown", words, [start.name for start in starts[UNITS_LIMIT:]]))
 
     def finish(outcome: Outcome) -> object:
         checks = list(outcome.values)
         if outcome.timed_out:
-            checks += [
-                check(f"service {name}", "unknown", outcome.error)
-                for name in units[len(checks) : len(checks) + 1]
-            ]
+            checks.append(check("service", "unknown", outcome.error))
         elif outcome.error:
             raise RuntimeError(outcome.error)
         return {"checks": checks, "facts": {}}
@@ -63,24 +64,26 @@ def service_job(message: dict[str, Any]) -> Job:
     return Job(work, limit + SPARE, finish, key=f"service {venv}")
 
 
-def look(
-    ground: Ground, name: str, modules: list[list[str]], limit: float, is_home: bool
-) -> dict[str, Any] | None:
-    """The check of one unit; None when it has nothing to do with this environment."""
-    title = f"service {name}"
-    start = read_start(name)
+def _concerns(ground: Ground, start: Start, is_home: bool) -> bool:
+    """Whether the unit starts this environment, or should."""
+    if not start.interpreter:
+        return is_home and start.is_python
+    if os.path.realpath(start.prefix) == os.path.realpath(ground.folder):
+        return True
+    # A unit may have a Python of its own for something else.
+    return is_home and ground.package in f"{start.name} {start.command}"
+
+
+def look(ground: Ground, start: Start, modules: list[list[str]], limit: float) -> dict[str, Any]:
+    """The check of one unit that concerns this environment."""
+    title = f"service {start.name}"
     command = redact_text(" ".join(start.command.split()))
     if not start.interpreter:
-        if not is_home or not start.is_python:
-            return None
         return check(title, "unknown", f"can't tell which Python it starts: {start.problem}", [command])
     evidence = [f"starts {command}", f"as {start.user or '?'} in {start.folder}"]
     evidence += [f"process {start.pid} since {when(start.started)}"] if start.started else []
     if os.path.realpath(start.prefix) != os.path.realpath(ground.folder):
-        # A unit may have a Python of its own for something else.
-        if is_home and ground.package in f"{name} {start.command}":
-            return check(title, "fail", f"starts {start.prefix}, not this one ({ground.folder})", evidence)
-        return None
+        return check(title, "fail", f"starts {start.prefix}, not this one ({ground.folder})", evidence)
     evidence += [
         redact_text(f"{key}={start.environment[key]}")
         for key in sorted(start.environment)
