@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 __all__ = [
+    "DEEP_KINDS",
     "DEEP_PARTS",
     "NEEDED",
     "NEEDED_DEEP",
@@ -38,10 +39,23 @@ NEEDED = ("python", "origin", "modules", "find_spec")
 NEEDED_DEEP = "import"
 """The kind of check that a deep verdict needs besides: one for each module."""
 
+DEEP_KINDS = (
+    "requires",
+    "minimums",
+    "python_abi",
+    "torch",
+    "symbols",
+    "libraries",
+    "driver",
+    "import",
+    "cuda",
+)
+"""The kinds of checks that only a deep verification makes."""
+
 _ORDER = (
     *NEEDED,
     *("shadow", "nested", "version", "record", "leftovers", "bytecode", "links", "copy", "service"),
-    *("requires", "minimums", "python_abi", "torch", "symbols", "libraries", "driver", "import", "cuda"),
+    *DEEP_KINDS,
 )
 
 Line: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]

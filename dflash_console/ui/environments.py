@@ -124,7 +124,9 @@ class Environments(Tab):
         if self._matrix.check(self._place) is not None:
             self.owner.open_evidence(self._host, self._place)
         else:
-            self.owner.notify("nothing was said of this yet; v verifies", timeout=2, markup=False)
+            is_told = self._place.venv in self._matrix.verdicts
+            words = "there is no evidence for this" if is_told else "nothing was said of this yet; v verifies"
+            self.owner.notify(words, timeout=2, markup=False)
 
     def click(self, x: int, y: int, *, is_opened: bool) -> None:
         """Puts the cursor into the cell at a place of the panel."""

@@ -16,7 +16,7 @@ import pytest
 from dflash_console import model
 from dflash_console.agent.venvs.reading import read_venv
 from dflash_console.model import Missing, Package, Venv
-from tests.agent.environments import SPEC, WORKER, make_venv, pythons
+from tests.agent.environments import SPEC, WORKER, pythons
 from tests.wheels import lay, wheel
 
 ROOT = Path(__file__).parent.parent.parent
@@ -34,18 +34,6 @@ def package(folder: Path, **spec: Any) -> Package:
     found = read(folder, **spec).package
     assert isinstance(found, Package), found
     return found
-
-
-@pytest.fixture
-def venv(tmp_path: Path) -> Path:
-    make_venv(tmp_path / "venv")
-    return tmp_path / "venv"
-
-
-@pytest.fixture
-def site(venv: Path) -> Path:
-    (site,) = venv.glob("lib/python3.*/site-packages")
-    return site
 
 
 # ---- whole trees

@@ -38,18 +38,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-@pytest.fixture
-def venv(tmp_path: Path) -> Path:
-    make_venv(tmp_path / "venv")
-    return tmp_path / "venv"
-
-
-@pytest.fixture
-def site(venv: Path) -> Path:
-    (site,) = venv.glob("lib/python3.*/site-packages")
-    return site
-
-
 def replace(path: Path, text: str) -> None:
     """Another file in a file's place: those of `lay` are hard links to the tests' cache."""
     path.unlink(missing_ok=True)

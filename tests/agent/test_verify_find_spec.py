@@ -36,18 +36,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-@pytest.fixture
-def venv(tmp_path: Path) -> Path:
-    make_venv(tmp_path / "venv")
-    return tmp_path / "venv"
-
-
-@pytest.fixture
-def site(venv: Path) -> Path:
-    (site,) = venv.glob("lib/python3.*/site-packages")
-    return site
-
-
 def package(folder: Path, code: str = "", modules: tuple[str, ...] = MODULES) -> Path:
     """A package of sglang's shape, with something of one's own in its __init__.py."""
     speculative = folder / "sglang/srt/speculative"

@@ -98,12 +98,6 @@ def venv(tmp_path: Path) -> Path:
     return tmp_path / "venv"
 
 
-@pytest.fixture
-def site(venv: Path) -> Path:
-    (site,) = venv.glob("lib/python3.*/site-packages")
-    return site
-
-
 def verify(venv: Path, *, is_home: bool = True, limit: float = 60.0) -> Check | None:
     """The check of the one unit; None when there is none."""
     found, _ = part("service", venv, units=[NAME], is_package_venv=is_home, limit=limit)
@@ -358,7 +352,7 @@ def test_an_import_that_hangs_as_the_unit_is_unknown(units: Units, venv: Path, s
         (["python", "-m", "sglang.serve", "-I"], [], ""),
         (["python", "-sE", "-m", "x"], ["-s", "-E"], ""),
         (["python", "-Im", "x"], ["-I"], ""),
-        (["python", "-X", "dev", "-W", "error", "-u", "run.py", "-I"], ["-X", "dev"], "/work/run.py"),
+        (["python", "-X", "dev", "-W", "error", "-u", "run.py", "-I"], ["-X", "dev"], "/srv/run.py"),
         (["python", "-Xdev", "-Werror", "/x/run.py"], ["-Xdev"], "/x/run.py"),
         (["python", "--check-hash-based-pycs", "never", "/x/run.py"], [], "/x/run.py"),
         (["python", "-c", "/x/run.py"], [], ""),
@@ -368,7 +362,7 @@ def test_an_import_that_hangs_as_the_unit_is_unknown(units: Units, venv: Path, s
 )
 def test_a_command_line_tells_options_and_script(words: list[str], options: list[str], script: str) -> None:
     start = unit_facts.Start(NAME)
-    start.folder = "/work"
+    start.folder = "/srv"
     unit_facts._take_words(start, words)
     assert (start.options, start.script) == (options, script)
 

@@ -124,7 +124,7 @@ CASES = (
         UNITS,
         False,
         f"service {SHADOWED}",
-        f"the working directory {FOLDER}/work comes first: imports {FOLDER}/work/sglang/__init__.py, not",
+        f"the working directory {FOLDER}/folder comes first: imports {FOLDER}/folder/sglang/__init__.py, not",
     ),
     Case("older", UNITS, False, f"service {OLDER}", "running the old package, restart needed: started "),
     Case(
@@ -181,9 +181,9 @@ def lay_cases(fleet: Fleet) -> None:
     put(
         units.root,
         f"/etc/systemd/system/{SHADOWED}",
-        UNIT.format(venv=shadowed, words=LAUNCH, folder=f"{FOLDER}/work"),
+        UNIT.format(venv=shadowed, words=LAUNCH, folder=f"{FOLDER}/folder"),
     )
-    put(units.root, f"{FOLDER}/work/sglang/__init__.py", "x = 1\n")
+    put(units.root, f"{FOLDER}/folder/sglang/__init__.py", "x = 1\n")
 
     source = fleet[SOURCE]
     lay_proof(source, "elsewhere")

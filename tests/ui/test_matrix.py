@@ -200,6 +200,13 @@ def test_a_cell_without_an_answer_says_why(verdict: Verdict | None, words: str) 
     assert words in texts(draw_detail(shown, Place("/root/venv_sglang", "driver"), 78, 5, WALL))
 
 
+def test_a_check_that_was_not_made_of_an_environment_does_not_apply_there() -> None:
+    shown = matrix_of(ct200(verdicts.ready("ct200", "/root/venv_sglang")))
+    assert "does not apply here" in texts(
+        draw_detail(shown, Place("/root/venv_sglang", "service x.service"), 78, 5, WALL)
+    )
+
+
 def test_a_stale_verdict_says_so_above_its_detail() -> None:
     shown = matrix_of(ct200(verdicts.stale("ct200", "/root/venv")))
     rows = texts(draw_detail(shown, Place("/root/venv", "origin"), 100, 5, WALL))

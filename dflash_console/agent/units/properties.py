@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 
 from .dbus import BusError
+from .text import PROPERTIES
 
 __all__ = ["STATES", "read_states"]
 
@@ -16,31 +17,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .dbus import Message
 
-STATES = frozenset(
-    [
-        "LoadState",
-        "ActiveState",
-        "SubState",
-        "Result",
-        "NRestarts",
-        "MainPID",
-        "ExecMainPID",
-        "ExecMainCode",
-        "ExecMainStatus",
-        "StateChangeTimestampMonotonic",
-        "ActiveEnterTimestampMonotonic",
-        "ActiveExitTimestampMonotonic",
-        "InactiveEnterTimestampMonotonic",
-        "InactiveExitTimestampMonotonic",
-        "InvocationID",
-        "MemoryCurrent",
-        "TasksCurrent",
-        "FragmentPath",
-        "UnitFileState",
-        "NeedDaemonReload",
-        "ControlGroup",
-    ]
-)
+STATES = frozenset(PROPERTIES) - {
+    "Id",
+    "Names",
+    "Description",
+    "LoadError",
+    "DropInPaths",
+    "ExecStart",
+    "Environment",
+}
 """Of text.PROPERTIES, those whose value is a word, a number or bytes."""
 
 FORMS = dict(zip("ybnqiuhxtd", "BIhHiIIqQd"))

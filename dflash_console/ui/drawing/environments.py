@@ -11,7 +11,7 @@ from dflash_console.ui.drawing.matrix import GAP, Matrix, Place, Plan, column_na
 from dflash_console.ui.drawing.verdict_lines import ago, head_words, stale_words
 from dflash_console.ui.drawing.verdicts import CHECK_MARKS
 from dflash_console.ui.drawing.words import plural, unit_name
-from dflash_console.verdict import Check, Verdict
+from dflash_console.verdict import DEEP_KINDS, Check, Verdict
 
 __all__ = ["DETAIL", "HEAD", "cursor_row", "draw_detail", "draw_matrix", "draw_no_environments"]
 
@@ -94,7 +94,7 @@ def draw_detail(matrix: Matrix, place: Place, width: int, height: int, wall: flo
     if verdict is not None and (stale := stale_words(verdict, wall)):
         lines += [Row(width).add(text, "warn").line() for text in wrap(stale, width)[:2]]
     if check is None:
-        text = _why_nothing(verdict, matrix.lacks.get(place.venv, ""))
+        text = _why_nothing(verdict, matrix.lacks.get(place.venv, ""), place.check)
         return [*lines, *(Row(width).add(part, "dim").line() for part in wrap(text, width))][:height]
     room = max(1, height - len(lines))
     body = list(islice(_said(check, width), room + 1))
@@ -131,12 +131,14 @@ def _detail_head(matrix: Matrix, place: Place, width: int, wall: float) -> Line:
     return row.add("─" * row.room, "edge_faint").line()
 
 
-def _why_nothing(verdict: Verdict | None, lack: str) -> str:
+def _why_nothing(verdict: Verdict | None, lack: str, name: str) -> str:
     """Why nothing is said of a check."""
     if verdict is None:
         return f"{lack}; not verified: v" if lack else "not verified: v"
     if verdict.waiting:
         return f"waiting for {', '.join(verdict.waiting)}"
+    if name.partition(" ")[0] not in DEEP_KINDS:
+        return "does not apply here"
     if not verdict.is_deep:
         return "not looked at; V verifies deeply"
     return "nothing was said of this"
