@@ -53,6 +53,8 @@ class PackageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str = "sglang"
     modules: list[str | list[str]] = msgspec.field(default_factory=lambda: [*DFLASH_MODULES])
+    keep_backups: Annotated[int, Meta(ge=1, le=100)] = 5
+    """How many packages that were replaced are kept in an environment; the oldest others are removed."""
 
     @property
     def alternatives(self) -> list[list[str]]:

@@ -3,6 +3,7 @@
 ConsoleError
 ├── ConfigError            the config file or the command line is wrong (exit 2)
 ├── StateError             the console's own state file can't be read or written
+├── CopyError              a host's copy process refused or failed what it was asked
 └── LinkError              a host can't be watched right now; carries the link state it means
     ├── Unreachable        nothing answered: name, route, port, time-out, connection lost
     ├── Refused            the host answered and did not let us in
@@ -26,6 +27,7 @@ __all__ = [
     "BootHangs",
     "ConfigError",
     "ConsoleError",
+    "CopyError",
     "HostKeyChanged",
     "HostKeyUnknown",
     "LinkError",
@@ -46,6 +48,10 @@ class ConfigError(ConsoleError):
 
 class StateError(ConsoleError):
     """state.toml can't be read or written; the console goes on without what it remembered."""
+
+
+class CopyError(ConsoleError):
+    """A copy process on a host refused what it was asked, or failed at it; the link and the process still stand."""
 
 
 class LinkError(ConsoleError):

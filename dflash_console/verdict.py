@@ -40,6 +40,7 @@ NEEDED_DEEP = "import"
 """The kind of check that a deep verdict needs besides: one for each module."""
 
 DEEP_KINDS = (
+    "source",
     "requires",
     "minimums",
     "python_abi",

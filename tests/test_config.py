@@ -187,7 +187,7 @@ WRONG = [
     ("[hosts.a]\nname = 'b'\n", "hosts.a.name: unknown key; it belongs into [package]"),
     (
         "[package]\nzzz = 1\n",
-        "package.zzz: unknown key; valid here: name, modules",
+        "package.zzz: unknown key; valid here: name, modules, keep_backups",
     ),
     ('[hosts.a]\n"a b\\n" = 1\n', r'hosts.a."a b\n": unknown key; valid here: '),
     # wrong types
@@ -202,6 +202,9 @@ WRONG = [
     ("[hosts.a]\nvenvs = ['/v', 3]\n", "hosts.a.venvs[1]: expected a string, got 3"),
     ("[package]\nmodules = ['p.a', ['p.b', {}]]\n", "package.modules[1][1]: expected a string, got a table"),
     ("[package]\nmodules = [1]\n", "package.modules[0]: expected a string or a list, got 1"),
+    ("[package]\nkeep_backups = 0\n", "package.keep_backups: expected an integer of at least 1, got 0"),
+    ("[package]\nkeep_backups = 101\n", "package.keep_backups: expected an integer of at most 100, got 101"),
+    ("[package]\nkeep_backups = true\n", "package.keep_backups: expected an integer, got true"),
     # bounds
     ("[console]\ninterval = 0.1\n", "console.interval: expected a number of at least 0.2, got 0.1"),
     ("[console]\ninterval = 61\n", "console.interval: expected a number of at most 60.0, got 61"),

@@ -377,13 +377,22 @@ ready for JSON, or a Job whose answer follows when it ends; what it raises is th
 quick as a section."""
 
 
-def main(heartbeat: float) -> int:
-    """Run the agent on this process's stdin and stdout. Nothing else may use those: they become /dev/null."""
+def main(heartbeat: float, errand: str = "") -> int:
+    """Run the agent on this process's stdin and stdout. Nothing else may use those: they become /dev/null.
+
+    With the errand `copy` it is a copy process instead of one that watches the host. Raises ValueError for any other.
+    """
+    if errand not in ("", "copy"):
+        raise ValueError(f"no errand of an agent: {errand!r}")
     os.chdir("/")
     reading, writing = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.close(null)
+    if errand:
+        from .copy.serve import serve
+
+        return serve(reading, writing, heartbeat)
     Agent(reading, writing, heartbeat, SECTIONS).run()
     return 0

@@ -27,7 +27,7 @@ COMMAND_LIMIT = 1 << 16
 MAPS_LIMIT = 16 << 20
 """Twice the maps of as many areas as a process may have (proc_sys_vm(5), max_map_count)."""
 SEARCH_LIMIT = 512
-"""Folders of a PATH; one that names more is made to keep us busy."""
+"""Folders of programs on a PATH, each counted once; one that names more is made to keep us busy."""
 
 _cache: dict[int, tuple[int, float, dict[str, Any]]] = {}
 _users: dict[int, str] = {}
@@ -39,7 +39,8 @@ def read_process(pid: int) -> dict[str, Any] | None:
     `user` and `command` (redacted; a name in brackets when there is no command line) are text or
     missing(...), `started` is seconds since 1970 by the host's clock, `venv` the environment's folder or
     None, `unit` the systemd unit or None, `exe` the executable's path or None, `argv` the raw command line,
-    `is_cut` whether that is only its beginning: it holds secrets, never send it. The same dict comes back until
+    `is_cut` whether that is only its beginning: it holds secrets, never send it; `unsearched` how many folders of
+    its PATH the venv was not looked for in. The same dict comes back until
     it is read anew: copy it before changing it.
     """
     ticks = start_ticks(pid)
@@ -132,11 +133,7 @@ def find_venv(argv: list[str], exe: str | None, cwd: str | None, search: str, ro
         if "/" in word:
             candidates.append(word if word.startswith("/") else os.path.join(cwd or "/", word))
         elif word:
-            candidates += [
-                os.path.join(folder, word)
-                for folder in search.split(":")[:SEARCH_LIMIT]
-                if folder.startswith("/")
-            ]
+            candidates += [os.path.join(folder, word) for folder in _searched(search)[:SEARCH_LIMIT]]
     for candidate in candidates:
         folder = os.path.dirname(os.path.normpath(candidate))
         if os.path.basename(folder) in ("bin", "Scripts") and os.path.lexists(root + candidate):
@@ -171,10 +168,12 @@ def _read(pid: int, before: dict[str, Any] | None, age: float) -> dict[str, Any]
     if before is not None and same:
         command = before["command"]
         # A server that has not imported its libraries yet may still show its environment.
-        venv = before["venv"] or (_venv_of(pid, argv, exe) if age < 120 else None)
+        venv, unsearched = before["venv"], before["unsearched"]
+        if not venv and age < 120:
+            venv, unsearched = _venv_of(pid, argv, exe)
     else:
         command = redact(argv) if argv else f"[{name}]" if name else missing("not_found", "no command line")
-        venv = _venv_of(pid, argv, exe)
+        venv, unsearched = _venv_of(pid, argv, exe)
     return {
         "pid": pid,
         "user": user_name(int(uid.split()[1])) if uid else missing("error", "no Uid in /proc/PID/status"),
@@ -185,10 +184,20 @@ def _read(pid: int, before: dict[str, Any] | None, age: float) -> dict[str, Any]
         "exe": exe,
         "argv": argv,
         "is_cut": is_cut,
+        "unsearched": unsearched,
     }
 
 
-def _venv_of(pid: int, argv: list[str], exe: str | None) -> str | None:
+def _searched(search: str) -> list[str]:
+    """The folders of a PATH that can be an environment's."""
+    folders = dict.fromkeys(
+        os.path.normpath(folder) for folder in search.split(":") if folder.startswith("/")
+    )
+    return [folder for folder in folders if os.path.basename(folder) in ("bin", "Scripts")]
+
+
+def _venv_of(pid: int, argv: list[str], exe: str | None) -> tuple[str | None, int]:
+    """The environment, and how many folders of the PATH were left out in looking for it."""
     folder = f"/proc/{pid}"
     root = f"{folder}/root"
     if not os.access(root + "/", os.X_OK):
@@ -200,7 +209,8 @@ def _venv_of(pid: int, argv: list[str], exe: str | None) -> str | None:
         except OSError:
             environ = []
         search = next((_clean(word[5:]) for word in environ if word.startswith(b"PATH=")), "")
-    return find_venv(argv, exe, _link(f"{folder}/cwd"), search, root) or _mapped_venv(f"{folder}/maps", root)
+    venv = find_venv(argv, exe, _link(f"{folder}/cwd"), search, root) or _mapped_venv(f"{folder}/maps", root)
+    return venv, 0 if venv else max(0, len(_searched(search)) - SEARCH_LIMIT)
 
 
 def _mapped_venv(maps: str, root: str) -> str | None:

@@ -20,6 +20,7 @@ LONGEST_PAUSE = 60.0
 """Seconds before a section that raised is called again: doubled from the one to the other."""
 FAULTS_LIMIT = 100
 """Different faults of one section that are told; more would be the same one in ever new words."""
+MORE_FAULTS = f"after {FAULTS_LIMIT} different faults of this section no other one is told"
 
 WORDS_LIMIT = 1000
 """Characters of an exception's text that are told."""
@@ -62,9 +63,10 @@ class Slot:
             yield
         except Exception as error:  # noqa: BLE001 - one section must not end the others; the console is told
             text = describe(error)
-            if text not in self._told and len(self._told) < FAULTS_LIMIT:
+            if text not in self._told and len(self._told) <= FAULTS_LIMIT:
+                is_last = len(self._told) == FAULTS_LIMIT
                 self._told.add(text)
-                self.faults.append(text)
+                self.faults.append(f"{text}; {MORE_FAULTS}" if is_last else text)
             was_well = now > self._until + self._pause
             self._pause = FIRST_PAUSE if was_well else min(2 * self._pause, LONGEST_PAUSE)
             self._until = now + self._pause

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
 import sys
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -19,6 +17,8 @@ from dflash_console.cli.streams import (
     PROGRAM,
     cant_write,
     complain,
+    complain_of,
+    complain_of_usage,
     discard,
     hold_streams,
     is_full,
@@ -28,6 +28,7 @@ from dflash_console.cli.terminals import is_terminal, why_no_screen
 
 if TYPE_CHECKING:
     from dflash_console.config import Config
+    from dflash_console.copies import NeedCode
 
 __all__ = ["main"]
 
@@ -38,9 +39,6 @@ FAULT = 70
 LATER: dict[str, str] = {
     "demo": "The console on an embedded demo fleet",
     "init": "Write a config from ~/.ssh/config, Ansible or by asking",
-    "compare": "Show which files of the package differ on two hosts",
-    "copy": "Copy the package from one host to others",
-    "rollback": "Put the package back as it was before the last copy",
     "service": "Start, stop or restart a service",
     "logs": "Show or follow a service's journal",
     "doctor": "Show the findings of all hosts, most serious first",
@@ -57,6 +55,13 @@ config_option = click.option(
 )
 
 
+class Before(NamedTuple):
+    """What stands before the command's name and is for all commands."""
+
+    config: Path | None
+    read_only: bool
+
+
 class InOrder(click.Group):
     """Lists its commands in the order in which they were added, not by the alphabet."""
 
@@ -69,8 +74,9 @@ class InOrder(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Watch a fleet of GPU hosts that run SGLang with DFlash. Without a command, opens the console.",
-    epilog="Exit codes: 0 fine, 1 critical findings, 2 wrong usage or config or no terminal for the console, "
-    "3 a host could not be reached, 4 refused, 74 the output can't be written.",
+    epilog="Exit codes: 0 fine or done, 1 critical findings, not ready, differs, or failed and undone, 2 wrong usage "
+    "or config or no terminal for the console, 3 a host could not be reached, 4 refused and not begun, 74 the output "
+    "can't be written, 130 cancelled.",
 )
 @config_option
 @click.option("--read-only", is_flag=True, help="Refuse every change on a host.")
@@ -81,7 +87,7 @@ class InOrder(click.Group):
 def program(
     context: click.Context, config: Path | None, read_only: bool, theme: str | None, no_mouse: bool
 ) -> int:
-    context.obj = config
+    context.obj = Before(config, read_only)
     if context.invoked_subcommand is not None:
         return 0
     return open_console(config, read_only=read_only, theme=theme, mouse=not no_mouse)
@@ -100,7 +106,7 @@ def status(context: click.Context, hosts: tuple[str, ...], as_json: bool, config
     from dflash_console.cli.status import run_status
     from dflash_console.config import default_path, load
 
-    settings = load(config or context.obj, os.environ)
+    settings = load(config or context.obj.config, os.environ)
     if settings.path is None:
         complain(f"no config at {default_path(os.environ)}: watching this machine")
     return run_status(settings, hosts, as_json=as_json)
@@ -131,8 +137,121 @@ def verify(
     from dflash_console.cli.verify import run_verify
     from dflash_console.config import load
 
-    settings = load(config or context.obj, os.environ)
+    settings = load(config or context.obj.config, os.environ)
     return run_verify(settings, hosts, venv=venv, is_deep=deep, as_json=as_json)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+yes_option = click.option("--yes", is_flag=True, help="Ask nothing. Covers neither --allow nor --confirm.")
+confirm_option = click.option(
+    "--confirm", metavar="HOST", multiple=True, help="The name of a production host, once for each."
+)
+
+
+def allow_option(function: Callable[..., int]) -> Callable[..., int]:
+    """`--allow`, with what it takes and means."""
+    words = (
+        "A yes of its own, once for each: onto_source (its role is source), running (something runs from that "
+        "environment), unverified (the source is not ready), warned (see the plan)."
+    )
+    names = ["onto_source", "running", "unverified", "warned"]
+    return click.option("--allow", metavar="CODE", multiple=True, type=click.Choice(names), help=words)(
+        function
+    )
+
+
+@program.command(
+    "compare",
+    help="Show which files of the package differ. SOURCE and TARGET are HOST or HOST:/path/of/environment; `added` are "
+    "only in the source. Exit code 0: none differ, 1: some do, or it can't be told.",
+    short_help="Show which files of the package differ on two hosts",
+)
+@click.argument("source")
+@click.argument("target")
+@json_option
+@config_option
+@click.pass_context
+def compare(context: click.Context, source: str, target: str, as_json: bool, config: Path | None) -> int:
+    from dflash_console.cli.compare import run_compare
+    from dflash_console.config import load
+
+    settings = load(config or context.obj.config, os.environ)
+    return run_compare(settings, source, target, as_json=as_json)
+
+
+@program.command(
+    "copy",
+    help="Copy the package from one environment to others. SOURCE and TARGET are HOST or HOST:/path/of/environment. "
+    "Shows the plan and asks; without a terminal nothing is done but with --yes. The package is swapped whole and "
+    "verified, or everything is as it was. Exit code 0: done, 1: failed and undone, 4: not begun.",
+    short_help="Copy the package from one host to others",
+)
+@click.argument("source")
+@click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@yes_option
+@allow_option
+@confirm_option
+@json_option
+@config_option
+@click.pass_context
+def copy(
+    context: click.Context,
+    source: str,
+    targets: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    allow: tuple[NeedCode, ...],
+    confirm: tuple[str, ...],
+    as_json: bool,
+    config: Path | None,
+) -> int:
+    from dflash_console.cli.consent import Given
+    from dflash_console.cli.copy import run_copy
+    from dflash_console.config import load
+
+    settings = load(config or context.obj.config, os.environ)
+    given = Given(yes, allow, confirm, context.obj.read_only or settings.console.read_only)
+    return run_copy(settings, source, targets, given, is_dry_run=dry_run, as_json=as_json)
+
+
+@program.command(
+    "rollback",
+    help="Put the package back that the last copy replaced, or another backup. The place is HOST or "
+    "HOST:/path/of/environment. Exit code 0: done, 1: failed and undone or no backup, 4: not begun.",
+    short_help="Put the package back as it was before the last copy",
+)
+@click.argument("place", metavar="HOST[:VENV]")
+@click.option(
+    "--backup", metavar="ID", default="", help="Another backup than the newest that a copy replaced."
+)
+@click.option("--list", "is_list", is_flag=True, help="Only show which backups there are.")
+@yes_option
+@allow_option
+@confirm_option
+@json_option
+@config_option
+@click.pass_context
+def rollback(
+    context: click.Context,
+    place: str,
+    backup: str,
+    is_list: bool,
+    yes: bool,
+    allow: tuple[NeedCode, ...],
+    confirm: tuple[str, ...],
+    as_json: bool,
+    config: Path | None,
+) -> int:
+    from dflash_console.cli.consent import Given
+    from dflash_console.cli.rollback import run_list, run_rollback
+    from dflash_console.config import load
+
+    settings = load(config or context.obj.config, os.environ)
+    if is_list:
+        return run_list(settings, place, as_json=as_json)
+    given = Given(yes, allow, confirm, context.obj.read_only or settings.console.read_only)
+    return run_rollback(settings, place, backup, given, as_json=as_json)
 
 
 def add_later(name: str, what: str) -> None:
@@ -229,8 +348,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except click.ClickException as error:
-        with contextlib.suppress(OSError):
-            error.show()
+        complain_of_usage(error)
         return error.exit_code
     except ConsoleError as error:
         complain(str(error))
@@ -239,8 +357,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and is_of_echo(error):
             return cant_write(error.strerror or str(error))
         complain("a fault of the console itself; please report what follows")
-        with contextlib.suppress(OSError):
-            traceback.print_exc(file=sys.stderr)
+        complain_of(error)
         return FAULT
     finally:
         for stream in (sys.stdout, sys.stderr):

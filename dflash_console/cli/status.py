@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import difflib
-import sys
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -14,7 +11,7 @@ import msgspec
 
 from dflash_console.cli.app import FAULT
 from dflash_console.cli.status_json import status_json
-from dflash_console.cli.streams import complain, emit
+from dflash_console.cli.streams import complain, complain_of, emit
 from dflash_console.config import Config
 from dflash_console.errors import ConfigError
 from dflash_console.findings import FAULT as console_fault
@@ -55,8 +52,7 @@ def run_status(config: Config, names: Sequence[str], *, as_json: bool) -> int:
     emit(tell(looked_at))
     for name, failure in failures.items():
         complain(f"a fault of the console itself, over the host {name}; please report what follows")
-        with contextlib.suppress(OSError):
-            traceback.print_exception(failure, file=sys.stderr)
+        complain_of(failure)
     return exit_code(looked_at)
 
 

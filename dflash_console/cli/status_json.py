@@ -8,15 +8,17 @@ from typing import Any
 
 import msgspec
 
+from dflash_console.cli.streams import harmless_json
 from dflash_console.fleet import HostView
-from dflash_console.model import Finding, Missing, Unit
+from dflash_console.model import Finding, Missing, Unit, Venv
 
 __all__ = ["host_object", "status_json"]
 
 
 def status_json(looked_at: Iterable[tuple[HostView, Sequence[Finding]]]) -> bytes:
     """`{"hosts": [...]}` in UTF-8; a value that can't be had is `{"missing": reason, "detail": text}`."""
-    return msgspec.json.encode({"hosts": [host_object(view, findings) for view, findings in looked_at]})
+    hosts = [host_object(view, findings) for view, findings in looked_at]
+    return harmless_json(msgspec.json.encode({"hosts": hosts}))
 
 
 def host_object(view: HostView, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def host_object(view: HostView, findings: Sequence[Finding]) -> dict[str, Any]:
         "hostname": snapshot.host.hostname if snapshot else unknown,
         "boot_id": snapshot.host.boot_id if snapshot else unknown,
         "gpus": report.gpus if report else [],
-        "venvs": snapshot.venvs if snapshot else [],
+        "venvs": [venv_object(venv) for venv in snapshot.venvs] if snapshot else [],
         "units": [unit_object(unit) for unit in snapshot.units] if snapshot else [],
         "paths": snapshot.paths if snapshot else [],
         "findings": findings,
@@ -58,6 +60,16 @@ def driver_object(view: HostView) -> dict[str, Any] | Missing:
         "passed_through": report.passed_through,
         "trouble": report.trouble,
     }
+
+
+def venv_object(venv: Venv) -> dict[str, Any]:
+    """An environment, with the time of its copy as text."""
+    fields = msgspec.structs.asdict(venv)
+    if venv.copied is not None:
+        at = venv.copied.at
+        copied = msgspec.structs.asdict(venv.copied)
+        fields["copied"] = {**copied, "at": at if isinstance(at, Missing) else rfc3339(at)}
+    return fields
 
 
 def unit_object(unit: Unit) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TextIO
 
 from dflash_console.cli.terminals import is_terminal
 from dflash_console.fleet import HostView
@@ -20,7 +21,7 @@ from dflash_console.ui.drawing.services import unit_block
 from dflash_console.ui.drawing.venvs import venv_block
 from dflash_console.ui.drawing.words import LINK_MARKS, LINK_WORDS, REASON_WORDS, latency, plural
 
-__all__ = ["Terminal", "status_text", "terminal"]
+__all__ = ["Terminal", "status_text", "terminal", "words_terminal"]
 
 CODES: dict[Ink, str] = {
     "strong": "1",
@@ -60,7 +61,16 @@ class Terminal:
 
 def terminal() -> Terminal:
     """What stdout is. Off a terminal nothing is cut or wrapped, unless $COLUMNS says how much room there is."""
-    if not is_terminal(sys.stdout):
+    return _terminal(sys.stdout)
+
+
+def words_terminal() -> Terminal:
+    """What stderr is, likewise."""
+    return _terminal(sys.stderr)
+
+
+def _terminal(stream: TextIO) -> Terminal:
+    if not is_terminal(stream):
         columns = os.environ.get("COLUMNS", "")
         return Terminal(max(NARROWEST, int(columns)) if columns.isdecimal() else UNBOUND)
     room = shutil.get_terminal_size((80, 24)).columns

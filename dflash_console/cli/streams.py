@@ -5,20 +5,28 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from io import StringIO
 from typing import TextIO
 
 import click
+
+from dflash_console.harmless import made_harmless
 
 __all__ = [
     "CANT_WRITE",
     "PROGRAM",
     "cant_write",
     "complain",
+    "complain_of",
+    "complain_of_usage",
     "discard",
     "emit",
+    "harmless_json",
+    "harmless_lines",
     "hold_streams",
     "is_full",
     "is_of_echo",
+    "say",
 ]
 
 PROGRAM = "dflash-console"
@@ -41,9 +49,56 @@ def emit(data: bytes) -> None:
 
 
 def complain(text: str) -> None:
-    """One line for people on stderr, if anybody can read it."""
+    """One line for people on stderr, if anybody can read it, with what is harmful in it made visible."""
     try:
-        click.echo(f"{PROGRAM}: {text}", err=True)
+        click.echo(f"{PROGRAM}: {harmless_lines(text)}", err=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def complain_of(error: BaseException) -> None:
+    """The traceback of a fault of our own on stderr: its words may be a host's."""
+    try:
+        click.echo(harmless_lines("".join(traceback.format_exception(error))), err=True, nl=False)
+    except OSError:
+        discard(sys.stderr)
+
+
+def complain_of_usage(error: click.ClickException) -> None:
+    """What click says of wrong usage, on stderr: it repeats what was typed."""
+    words = StringIO()
+    error.show(words)
+    try:
+        click.echo(harmless_lines(words.getvalue()), err=True, nl=False)
+    except OSError:
+        discard(sys.stderr)
+
+
+def harmless_lines(text: str) -> str:
+    """Text for a terminal, with its own line breaks; whatever else one acts on, or can't be seen, as an escape."""
+    return "\n".join(made_harmless(line, _escape) for line in text.split("\n"))
+
+
+def harmless_json(data: bytes) -> bytes:
+    """The same JSON, in which what a terminal acts on is written as escapes: it says the same to a program."""
+    if data.isascii() and b"\x7f" not in data:
+        return data
+    return made_harmless(data.decode(), _json_escape).encode()
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def _json_escape(char: str) -> str:
+    pairs = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{pairs[at] << 8 | pairs[at + 1]:04x}" for at in range(0, len(pairs), 2))
+
+
+def say(text: str) -> None:
+    """Lines for people on stderr, as they are."""
+    try:
+        click.echo(text, err=True, nl=False)
     except OSError:
         discard(sys.stderr)
 

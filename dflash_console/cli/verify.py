@@ -7,20 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from dflash_console.cli.status import PACE, as_answered, chosen, is_settled
-from dflash_console.cli.streams import complain, emit
+from dflash_console.cli.reach import is_linked, reached, view_of, with_fleet
+from dflash_console.cli.status import chosen
+from dflash_console.cli.streams import complain, emit, harmless_json
 from dflash_console.cli.verify_text import progress, verify_text
 from dflash_console.config import Config
-from dflash_console.fleet import Fleet, HostView
+from dflash_console.fleet import Fleet
 from dflash_console.model import LinkStatus
 from dflash_console.operations.orders import environments, needed_sections, order
 from dflash_console.operations.verify import prove
 from dflash_console.verdict import Check, Verdict
 
-__all__ = ["cut_off", "exit_code", "run_verify", "verify", "verify_json"]
+__all__ = ["cut_off", "exit_code", "run_verify", "verdict_object", "verify", "verify_json"]
 
-REACH = 20.0
-"""Seconds until a host that was not reached, or has not told what is there, is given up."""
 NOT_REACHED = "link"
 """The check of a host that could not be asked."""
 
@@ -52,23 +51,23 @@ async def verify(
     fleet: Fleet | None = None,
 ) -> list[Verdict]:
     """The verdicts, in the config's order; `told` gets each as it is complete."""
-    fleet = fleet or Fleet(_with_sources(config, names) if is_deep else _only(config, names), pace=PACE)
-    async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(fleet.run())
-        asked = [
-            tasks.create_task(_on_host(fleet, config, name, venv, is_deep=is_deep, told=told))
-            for name in names
-        ]
-        await asyncio.wait(asked)
-        running.cancel()
-    return [verdict for task in asked for verdict in task.result()]
+
+    async def ask(fleet: Fleet) -> list[Verdict]:
+        async with asyncio.TaskGroup() as tasks:
+            asked = [
+                tasks.create_task(_on_host(fleet, config, name, venv, is_deep=is_deep, told=told))
+                for name in names
+            ]
+        return [verdict for task in asked for verdict in task.result()]
+
+    return await with_fleet(config, _with_sources(config, names) if is_deep else names, ask, fleet)
 
 
 async def _on_host(
     fleet: Fleet, config: Config, name: str, venv: str | None, *, is_deep: bool, told: Told
 ) -> list[Verdict]:
-    view = await _reached(fleet, name, venv, is_deep=is_deep)
-    if view.link.state not in ("up", "stale"):
+    view = await reached(fleet, name, needed_sections(config.hosts[name], venv, is_deep=is_deep))
+    if not is_linked(view):
         return [_unasked(name, venv, NOT_REACHED, view.link.detail or view.link.state, told)]
     chosen_venvs = (venv,) if venv is not None else environments(view)
     if not chosen_venvs:
@@ -78,9 +77,9 @@ async def _on_host(
     orders = [order(view, config, path, views, is_deep=is_deep) for path in dict.fromkeys(chosen_venvs)]
     async with asyncio.TaskGroup() as tasks:
         proofs = [tasks.create_task(prove(fleet, one, _when_complete(told))) for one in orders]
-    link = _view(fleet, name).link
+    view = view_of(fleet, name)
     verdicts = [proof.result() for proof in proofs]
-    return verdicts if link.state in ("up", "stale") else [cut_off(verdict, link) for verdict in verdicts]
+    return verdicts if is_linked(view) else [cut_off(verdict, view.link) for verdict in verdicts]
 
 
 def cut_off(verdict: Verdict, link: LinkStatus) -> Verdict:
@@ -91,38 +90,9 @@ def cut_off(verdict: Verdict, link: LinkStatus) -> Verdict:
     return msgspec.structs.replace(verdict, checks=(*verdict.checks, lost))
 
 
-async def _reached(fleet: Fleet, name: str, venv: str | None, *, is_deep: bool) -> HostView:
-    """The host once it has told all that its verification needs, or failed for good."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    try:
-        async with asyncio.timeout(REACH):
-            while True:
-                view = _view(fleet, name)
-                needed = needed_sections(view.config, venv, is_deep=is_deep)
-                is_up = view.link.state in ("up", "stale")
-                if (is_up and not (view.unread & needed) - view.notes.keys()) or (
-                    not is_up and is_settled(view, loop.time() - began)
-                ):
-                    return view
-                await fleet.changed()
-    except TimeoutError:
-        return as_answered(_view(fleet, name), REACH)
-
-
-def _view(fleet: Fleet, name: str) -> HostView:
-    return next(view for view in fleet.views() if view.config.name == name)
-
-
-def _only(config: Config, names: Iterable[str]) -> Config:
-    return msgspec.structs.replace(config, hosts={name: config.hosts[name] for name in names})
-
-
-def _with_sources(config: Config, names: Sequence[str]) -> Config:
+def _with_sources(config: Config, names: Sequence[str]) -> list[str]:
     """The hosts asked for, and those whose package theirs may be a copy of."""
-    return _only(
-        config, [name for name, host in config.hosts.items() if name in names or host.role == "source"]
-    )
+    return [name for name, host in config.hosts.items() if name in names or host.role == "source"]
 
 
 def _unasked(name: str, venv: str | None, check: str, why: str, told: Told) -> Verdict:
@@ -141,20 +111,18 @@ def _tell(verdict: Verdict) -> None:
 
 def verify_json(verdicts: Iterable[Verdict]) -> bytes:
     """`{"results": [...]}` in UTF-8, with the evidence that the screen has."""
-    return msgspec.json.encode(
-        {
-            "results": [
-                {
-                    "host": verdict.host,
-                    "venv": verdict.venv or None,
-                    "ready": verdict.is_ready,
-                    "checks": verdict.checks,
-                    "deep": verdict.is_deep,
-                }
-                for verdict in verdicts
-            ]
-        }
-    )
+    return harmless_json(msgspec.json.encode({"results": [verdict_object(verdict) for verdict in verdicts]}))
+
+
+def verdict_object(verdict: Verdict) -> dict[str, object]:
+    """One verdict."""
+    return {
+        "host": verdict.host,
+        "venv": verdict.venv or None,
+        "ready": verdict.is_ready,
+        "checks": verdict.checks,
+        "deep": verdict.is_deep,
+    }
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:

@@ -9,7 +9,7 @@ from dflash_console.ui.drawing.line import Line, Row, wrap
 from dflash_console.ui.drawing.verdicts import CHECK_MARKS, verdict_words
 from dflash_console.verdict import Check, Verdict
 
-__all__ = ["progress", "verify_text"]
+__all__ = ["check_lines", "progress", "verify_text"]
 
 MOST_EVIDENCE = 12
 """Lines of evidence that are printed for a check; all of them are in the JSON."""
@@ -32,14 +32,16 @@ def _block(verdict: Verdict, width: int) -> Iterable[Line]:
     title = Row(width).add(f"{verdict.host} {verdict.venv}".rstrip(), "strong").add("  ")
     yield title.extend([verdict_words(verdict)]).line()
     for check in verdict.checks:
-        yield from _check(check, width)
+        yield from check_lines(check, width)
 
 
-def _check(check: Check, width: int) -> Iterable[Line]:
+def check_lines(check: Check, width: int, margin: int = 2) -> Iterable[Line]:
+    """A check behind a margin, with its first lines of evidence where it is not right."""
     mark, ink = CHECK_MARKS[check.state]
-    indent = 2 + 2 + 14
+    indent = margin + 2 + 14
     first, *rest = wrap(check.detail, max(20, width - indent)) or [""]
-    yield Row(width).add("  ").add(f"{mark} ", ink).add(f"{check.name:<13} ", "label").add(first).line()
+    row = Row(width).add(" " * margin).add(f"{mark} ", ink).add(f"{check.name:<13} ", "label")
+    yield row.add(first).line()
     for text in rest:
         yield Row(width).add(" " * indent).add(text).line()
     if check.state in ("fail", "unknown", "warn"):

@@ -21,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     driver.gpus_that_nvml_lacks,
     gpus.broken_gpus,
     units.broken_units,
+    venvs.interrupted_copies,
     venvs.nested_copies,
     venvs.namespace_remains,
     venvs.broken_modules,

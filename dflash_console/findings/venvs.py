@@ -1,7 +1,7 @@
 """Virtual environments and the package in them.
 
-One cause gives one finding: what a nested copy hides is not also missing, and a venv that is not there lacks
-nothing.
+One cause gives one finding: what a nested copy hides is not also missing, what a copy that was cut short left is
+told with it, and a venv that is not there lacks nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dflash_console.model import Finding, Level, Missing, Package, Venv
 
 __all__ = [
     "broken_modules",
+    "interrupted_copies",
     "missing_modules",
     "missing_venvs",
     "namespace_remains",
@@ -28,6 +29,11 @@ def packages(picture: Picture) -> Iterator[tuple[Venv, Package]]:
     for venv in picture.snapshot.venvs:
         if isinstance(venv.package, Package):
             yield venv, venv.package
+
+
+def settled(picture: Picture) -> Iterator[tuple[Venv, Package]]:
+    """Those of them that no copy was cut short in."""
+    return ((venv, package) for venv, package in packages(picture) if not venv.interrupted)
 
 
 def is_wanted_in(picture: Picture, venv: Venv) -> bool:
@@ -65,6 +71,26 @@ def step_for(venv: Venv) -> str:
     )
 
 
+def interrupted_copies(picture: Picture) -> Iterator[Finding]:
+    """A copy into a venv that was begun and neither finished nor undone."""
+    for venv in picture.snapshot.venvs:
+        if venv.interrupted:
+            lack = what_lacks(venv.package)
+            text = f"not settled{f', and {lack}' if lack else ''}: {venv.interrupted}"
+            level: Level = "critical" if lack else "warning"
+            yield Finding("copy_interrupted", level, venv.path, text, "c or b finishes or undoes it")
+
+
+def what_lacks(package: Package | Missing) -> str:
+    """Why a package can't be used as it lies there; empty when nothing shows that."""
+    if isinstance(package, Missing):
+        return "the package is not there" if package.missing == "not_found" else "the package can't be read"
+    if not is_sound(package):
+        return "the package is not whole"
+    lost = [leaf(name) for name, origin in package.modules.items() if not isinstance(origin, str)]
+    return f"the package lacks {', '.join(lost)}" if lost else ""
+
+
 def nested_copies(picture: Picture) -> Iterator[Finding]:
     """A tree that holds a copy of itself, as `scp -r` onto an existing folder makes it."""
     for venv, package in packages(picture):
@@ -82,7 +108,7 @@ def nested_copies(picture: Picture) -> Iterator[Finding]:
 
 def namespace_remains(picture: Picture) -> Iterator[Finding]:
     """A folder of the package's name without `__init__.py`."""
-    for venv, package in packages(picture):
+    for venv, package in settled(picture):
         if package.kind == "namespace" and not package.nested:
             text = f"{package.name} is a folder without __init__.py: remains of an uninstall or a half copy"
             yield Finding(
@@ -96,7 +122,7 @@ def namespace_remains(picture: Picture) -> Iterator[Finding]:
 
 def broken_modules(picture: Picture) -> Iterator[Finding]:
     """Module files that are there and can't serve: empty, or not readable."""
-    for venv, package in packages(picture):
+    for venv, package in settled(picture):
         broken = {name: why for name, why in package.modules.items() if isinstance(why, Missing)}
         if broken and is_sound(package):
             listed = ", ".join(leaf(name) for name in broken)
@@ -107,7 +133,7 @@ def broken_modules(picture: Picture) -> Iterator[Finding]:
 
 def missing_modules(picture: Picture) -> Iterator[Finding]:
     """Wanted modules that the package lacks, where the package is meant to be whole."""
-    for venv, package in packages(picture):
+    for venv, package in settled(picture):
         absent = [name for name, origin in package.modules.items() if origin is None]
         if not absent or not is_sound(package) or not is_wanted_in(picture, venv):
             continue
@@ -123,6 +149,8 @@ def no_package(picture: Picture) -> Iterator[Finding]:
     """The venv that is meant to hold the package does not, or no venv of a source or target does."""
     readable = [venv for venv in picture.snapshot.venvs if isinstance(venv.python, str)]
     for venv in readable:
+        if venv.interrupted:
+            continue
         if isinstance(venv.package, Missing) and not is_absent(venv):
             text = f"the package can't be read: {venv.package.detail or venv.package.missing}"
             yield Finding("package_unreadable", "warning", venv.path, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
@@ -14,6 +15,7 @@ from dflash_console.fleet.opening import Opener, link_opener, watch_spec
 from dflash_console.fleet.sharing import Sharing, uuids_in
 from dflash_console.fleet.view import HostView
 from dflash_console.fleet.watcher import Watcher
+from dflash_console.link import Channel
 from dflash_console.model import GpuReport
 
 __all__ = ["Fleet"]
@@ -87,6 +89,13 @@ class Fleet:
         Raises a LinkError, also when the host is not connected; KeyError as in `retry`.
         """
         return await self._watchers[name].request(do, wait, **fields)
+
+    def channel(self, name: str, /) -> AbstractAsyncContextManager[Channel]:
+        """A copy process of its own on a host, over the host's connection, for the length of the block.
+
+        Entering it raises a LinkError, also when the host is not connected; KeyError as in `retry`.
+        """
+        return self._watchers[name].channel()
 
     def _note(self, watcher: Watcher) -> None:
         self._views = None

@@ -10,6 +10,7 @@ import msgspec
 from dflash_console.config import Config, HostConfig
 from dflash_console.errors import LinkError
 from dflash_console.fleet.backoff import Pace
+from dflash_console.link import Channel
 from dflash_console.model import Note, Sample, WatchSpec
 
 __all__ = ["AgentSession", "Opener", "link_opener", "watch_spec"]
@@ -25,6 +26,8 @@ class AgentSession(Protocol):
     async def request(self, do: str, timeout: float, **fields: object) -> msgspec.Raw: ...  # noqa: ASYNC109
 
     def messages(self) -> AsyncIterator[Sample | Note]: ...
+
+    async def channel(self) -> Channel: ...
 
     async def close(self, why: LinkError | None = None) -> None: ...
 

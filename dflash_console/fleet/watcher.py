@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -17,8 +17,9 @@ from dflash_console.fleet.backoff import Pace, rest_before_try
 from dflash_console.fleet.history import Rings
 from dflash_console.fleet.merge import absorb, came_with, snapshot_of, unread_in
 from dflash_console.fleet.opening import AgentSession, Opener
+from dflash_console.fleet.spares import Spares
 from dflash_console.fleet.view import HostView
-from dflash_console.link import clean
+from dflash_console.link import Channel, clean
 from dflash_console.model import LinkState, LinkStatus, Missing, Note, Sample, WatchSpec
 
 __all__ = ["Watcher"]
@@ -54,6 +55,7 @@ class Watcher:
         self._is_ending = False
         self._session: AgentSession | None = None
         """What requests go to; None while no agent answers."""
+        self._spares = Spares()
         self.view = HostView(config=host, link=LinkStatus("connecting", since=clock()), ssh_config=ssh_config)
 
     # ---- what the fleet asks
@@ -73,11 +75,28 @@ class Watcher:
 
     async def request(self, do: str, wait: float, **fields: object) -> msgspec.Raw:
         """What the agent answers within `wait` seconds. Raises a LinkError, also when the link ends meanwhile."""
+        return await self._connected().request(do, wait, **fields)
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncIterator[Channel]:
+        """A copy process on the host for the length of the block. Raises a LinkError."""
+        session = self._connected()
+        channel = self._spares.take() or await session.channel()
+        try:
+            yield channel
+            if session is self._session and self._spares.keep(channel):
+                return
+        except BaseException:
+            await channel.close()
+            raise
+        await channel.close()
+
+    def _connected(self) -> AgentSession:
         if self._session is None:
             raise Unreachable(
                 f"{self.name} is not connected: {self.view.link.detail or self.view.link.state}"
             )
-        return await self._session.request(do, wait, **fields)
+        return self._session
 
     def end(self) -> None:
         """Says that `run` is about to be cancelled: an error in the same moment can take the place of the
@@ -116,12 +135,14 @@ class Watcher:
                 tasks.create_task(self._beat(session))
                 tasks.create_task(self._mind_silence())
                 tasks.create_task(self._pass_refreshes(session))
+                tasks.create_task(self._spares.mind())
         except BaseExceptionGroup as group:
             cause = first_cause(group)
             why = cause if isinstance(cause, LinkError) else None
             raise cause from None
         finally:
             self._session = None
+            self._spares.forget()
             await self._close(session, why)
 
     async def _rest(self, failure: LinkError) -> None:

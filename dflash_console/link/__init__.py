@@ -1,8 +1,9 @@
 """How a host is reached, and how the agent there is started and spoken to.
 
 `connect` opens a Connection (over SSH, or to this machine without it). `Session.open` starts the agent on it
-and gives back what speaks with it: `watch`, `ping`, `request`, `messages`, `close`. Every error is a
-LinkError whose text is for the operator. All text that comes from a host has been cleaned (`clean`).
+and gives back what speaks with it: `watch`, `ping`, `request`, `messages`, `close`; its `channel` starts a second
+process there, for a copy. Every error is a LinkError whose text is for the operator. All text that comes from a host
+has been cleaned (`clean`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,28 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from dflash_console.config import HostConfig
+from dflash_console.link.channel import Channel, Listed
 from dflash_console.link.clean import clean
+from dflash_console.link.frames import pack_data
+from dflash_console.link.memory import give_back_large_pieces
 from dflash_console.link.process import Connection, Process
 from dflash_console.link.route import wish_of
 from dflash_console.link.session import Pong, Session
 from dflash_console.link.threads import in_thread
 from dflash_console.link.turns import turn
 
-__all__ = ["Connection", "Pong", "Process", "Session", "clean", "connect", "ssh_command"]
+__all__ = [
+    "Channel",
+    "Connection",
+    "Listed",
+    "Pong",
+    "Process",
+    "Session",
+    "clean",
+    "connect",
+    "pack_data",
+    "ssh_command",
+]
 
 
 async def connect(host: HostConfig, *, ssh_config: str | None, timeout: float = 10.0) -> Connection:  # noqa: ASYNC109
@@ -27,6 +42,8 @@ async def connect(host: HostConfig, *, ssh_config: str | None, timeout: float = 
 
     `ssh_config` is as for `ssh -F`, None for the operator's own files; `timeout` is in seconds, for each hop.
     """
+    # Before the first large piece: what came earlier leaves holes for good.
+    give_back_large_pieces()
     if host.local:
         from dflash_console.link.local import LocalConnection
 

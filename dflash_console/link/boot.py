@@ -20,11 +20,16 @@ NOISE_LIMIT = 64 << 10
 SHOWN = 600
 """Characters of what a host printed, in an error's text."""
 
+ERRAND_HEARTBEAT = 60.0
+"""Seconds without a word from the console after which an agent with an errand ends; its pings come every ten."""
+
 _packing = threading.Lock()
 
 
-async def boot(process: Process, host: HostConfig, limit: float) -> bytes:
+async def boot(process: Process, host: HostConfig, limit: float, errand: str = "") -> bytes:
     """Sends the agent's source once the host asks for it, and waits for its sync token; `limit` seconds for all.
+
+    `errand` is as for `bundle`.
 
     Gives back what came after the token: the first frames. Raises BootHangs, NoPython, Refused when
     the account does not run it, AgentFailed, or what ended it.
@@ -33,7 +38,7 @@ async def boot(process: Process, host: HostConfig, limit: float) -> bytes:
     if "\n" in python or "\r" in python:
         raise NoPython(f"`python` of [hosts.{host.name}] holds a line break: {clean(python)!r}")
     token = secrets.token_hex(16)
-    source = await in_thread(lambda: _packed(token))
+    source = await in_thread(lambda: _packed(token, errand))
     heard = _Heard(process)
     try:
         async with asyncio.timeout(limit):
@@ -57,10 +62,10 @@ def ending(process: Process, name: str) -> LinkError:
     return AgentFailed(f"the agent on {name} ended {how}{_said(process.stderr)}")
 
 
-def _packed(token: str) -> bytes:
+def _packed(token: str, errand: str) -> bytes:
     # One at a time: the first packs for all, the others find it done.
     with _packing:
-        return bundle(token)
+        return bundle(token, heartbeat=ERRAND_HEARTBEAT, errand=errand) if errand else bundle(token)
 
 
 class _Heard:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import re
 import threading
 import zlib
@@ -53,7 +54,7 @@ def boot_command(limit: int = 30) -> str:
         " </dev/null); "
         'if test $? -ne 38; then v=$("$q" -V </dev/null 2>&1); f="$f $q (${v:-not Python}),"; continue; fi; '
         'if test "$e" = "$c" || "$e" -I -S -c "import zlib" </dev/null >/dev/null 2>&1; then q=$e; fi; '
-        'exec "$q" -I -S -B -u -c "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))" $w; '
+        'exec "$q" -I -S -B -u -X utf8 -c "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))" $w; '
         "done; "
         f"set -f; echo {NO_PYTHON} ${{f:-nothing found}}; exit 127"
         "'"
@@ -80,10 +81,11 @@ def _guard(limit: int) -> str:
 BOOT_COMMAND = boot_command()
 
 
-def bundle(token: str, *, heartbeat: float = 30.0) -> bytes:
+def bundle(token: str, *, heartbeat: float = 30.0, errand: str = "") -> bytes:
     """The agent's boot source: it prints `token` on a line of its own and then speaks frames.
 
-    The agent ends when it has heard nothing for `heartbeat` seconds. Raises AgentFailed when `pynvml` is not
+    It watches the host, or with the errand `copy` does what a copy asks. The agent ends when it has heard nothing for
+    `heartbeat` seconds. Raises AgentFailed when `pynvml` is not
     there to be shipped, ValueError for a token that is not letters and digits.
     """
     if not re.fullmatch(r"[A-Za-z0-9]{8,64}", token):
@@ -91,7 +93,8 @@ def bundle(token: str, *, heartbeat: float = 30.0) -> bytes:
     # Many hosts are connected to at once, each from a thread of its own: the first one packs for all.
     with _packing:
         start, modules = _shipment()
-    return start + f'start("{token}", {{"heartbeat": {float(heartbeat)!r}}}, '.encode() + modules
+    options: dict[str, object] = {"heartbeat": float(heartbeat), **({"errand": errand} if errand else {})}
+    return start + f'start("{token}", {json.dumps(options)}, '.encode() + modules
 
 
 _packing = threading.Lock()

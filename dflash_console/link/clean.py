@@ -70,11 +70,11 @@ def clean_bytes(data: bytes, limit: int = STRING_LIMIT) -> str:
     return _cut(" | ".join(clean(line.strip(), limit) for line in lines if line.strip()), limit)
 
 
-def decode(payload: bytes, asked: Container[int] | None = None) -> FromAgent:
+def decode(payload: bytes, asked: Container[int] | None = None, *, limit: int = ANSWER_LIMIT) -> FromAgent:
     """One JSON frame as a validated message whose every string (keys too) is clean.
 
-    Of an answer whose number is not in `asked` the content is left out. Raises AgentFailed that names what is
-    wrong with the frame: the field and the value.
+    Of an answer whose number is not in `asked` the content is left out; one may hold `limit` values. Raises
+    AgentFailed that names what is wrong with the frame: the field and the value.
     """
     is_plain = _is_plain(payload)
     try:
@@ -83,7 +83,7 @@ def decode(payload: bytes, asked: Container[int] | None = None) -> FromAgent:
         if isinstance(message, Answer):
             if asked is not None and message.id not in asked:
                 return Answer(message.id)
-            _check_size(payload)
+            _check_size(payload, limit)
         return message if is_plain else _cleaned(message)
     except msgspec.ValidationError as error:
         detail = clean(refusal(str(error), payload), 400)
@@ -93,11 +93,11 @@ def decode(payload: bytes, asked: Container[int] | None = None) -> FromAgent:
         raise AgentFailed(f"the agent sent a frame that is not valid JSON: {detail}") from None
 
 
-def _check_size(payload: bytes) -> None:
+def _check_size(payload: bytes, limit: int) -> None:
     # Each value but the first stands behind one of these.
     values = sum(payload.count(mark) for mark in (b",", b"[", b"{"))
-    if values > ANSWER_LIMIT:
-        raise AgentFailed(f"the agent sent an answer of about {values} values; the limit is {ANSWER_LIMIT}")
+    if values > limit:
+        raise AgentFailed(f"the agent sent an answer of about {values} values; the limit is {limit}")
 
 
 def _is_plain(payload: bytes) -> bool:

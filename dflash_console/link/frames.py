@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dflash_console.errors import AgentFailed
 from dflash_console.link.clean import clean_bytes
 
-__all__ = ["DATA", "FRAME_LIMIT", "MESSAGE", "Splitter", "pack"]
+__all__ = ["DATA", "FRAME_LIMIT", "MESSAGE", "Splitter", "pack", "pack_data"]
 
 MESSAGE = 0
 DATA = 1
@@ -29,6 +29,11 @@ def pack(message: Mapping[str, object]) -> bytes:
     """A message as a frame. The JSON is pure ASCII."""
     payload = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     return _HEADER.pack(len(payload), MESSAGE) + payload
+
+
+def pack_data(payload: bytes) -> bytes:
+    """Raw data as a frame."""
+    return _HEADER.pack(len(payload), DATA) + payload
 
 
 class Splitter:

@@ -136,6 +136,14 @@ class Process:
         if self.has_ended:
             finish()
 
+    def grant(self, count: int) -> None:
+        """Lets the program send `count` bytes more than any program may: they were asked for."""
+        self._allowance.grant(count)
+
+    def revoke(self) -> None:
+        """Ends all grants."""
+        self._allowance.revoke()
+
     async def wait(self) -> None:
         """Waits until the program has ended and its output is complete."""
         await self._end.wait()

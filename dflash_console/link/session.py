@@ -14,6 +14,7 @@ from dflash_console.config import HostConfig
 from dflash_console.errors import AgentFailed, LinkError, Unreachable
 from dflash_console.link.allowance import Allowance
 from dflash_console.link.boot import boot, ending
+from dflash_console.link.channel import Channel
 from dflash_console.link.clean import clean, decode
 from dflash_console.link.frames import MESSAGE, Splitter, pack
 from dflash_console.link.inbox import Inbox, News
@@ -48,10 +49,11 @@ class Session:
 
     hello: Hello
 
-    def __init__(self, connection: Connection, process: Process, name: str) -> None:
+    def __init__(self, connection: Connection, process: Process, host: HostConfig) -> None:
         self.connection = connection
+        self._host = host
         self._process = process
-        self._name = name
+        self._name = host.name
         self._splitter = Splitter()
         self._allowance = Allowance(AT_ONCE, PER_SECOND)
         self._numbers = count(1)
@@ -73,7 +75,7 @@ class Session:
         process = await connection.start()
         try:
             first = await boot(process, host, timeout)
-            session = cls(connection, process, host.name)
+            session = cls(connection, process, host)
             session._received(first)
             process.deliver(session._received, session._ended)
             session.hello = await session._greeted(timeout)
@@ -132,6 +134,11 @@ class Session:
             self._raise_failure()
             self._news.clear()
             await self._news.wait()
+
+    async def channel(self) -> Channel:
+        """A copy process on the same connection, which ends with it; whoever asks closes it. Raises a LinkError."""
+        self._raise_failure()
+        return await Channel.open(self.connection, self._host)
 
     async def close(self, why: LinkError | None = None) -> None:
         """Ends the agent (it gets a second to do so by itself), then the connection. Never raises.

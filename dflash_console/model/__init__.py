@@ -21,6 +21,7 @@ from dflash_console.model.cells import (
 from dflash_console.model.console import Finding, LinkStatus
 from dflash_console.model.gpus import Gpu, GpuProcess, GpuReport, gpu_key
 from dflash_console.model.host import (
+    Copied,
     Filesystem,
     HostInfo,
     Origin,
@@ -37,6 +38,7 @@ __all__ = [
     "PROTOCOL",
     "SECTIONS",
     "Answer",
+    "Copied",
     "Filesystem",
     "Finding",
     "FromAgent",

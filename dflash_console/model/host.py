@@ -13,6 +13,7 @@ from dflash_console.model.cells import Missing, Text
 from dflash_console.model.gpus import GpuReport
 
 __all__ = [
+    "Copied",
     "Filesystem",
     "HostInfo",
     "Origin",
@@ -50,6 +51,20 @@ class Package(msgspec.Struct, frozen=True, gc=False):
     """The origin lies outside the venv's own site-packages."""
 
 
+class Copied(msgspec.Struct, frozen=True, gc=False):
+    """Where a venv's package was copied from. Texts are empty where the copy's own record does not tell."""
+
+    from_host: str
+    from_venv: str
+    from_version: str
+    at: Time | Missing
+    """When it was laid, by the host's clock."""
+    by: str
+    """Such as `kim@laptop`."""
+    changed: Count | Missing = Missing("not_found")
+    """Files that were changed, removed or added since, by size, time and inode; told anew about once a minute."""
+
+
 class Venv(msgspec.Struct, frozen=True, gc=False):
     """A virtual environment on a host."""
 
@@ -63,6 +78,10 @@ class Venv(msgspec.Struct, frozen=True, gc=False):
     package: PackageCell
     torch_build: Text = Missing("not_found")
     """`2.11.0+cu130`, read as text from torch/version.py."""
+    copied: Copied | None = None
+    """None when the package was not copied here by this console."""
+    interrupted: str = ""
+    """Which copy into it is not settled, by whom and since when; empty when none is, and while one runs."""
 
 
 # ---- units, paths, the host itself

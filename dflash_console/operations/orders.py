@@ -25,6 +25,10 @@ LIMITS: dict[Part, float] = {
 """Seconds that a part may take on the host."""
 
 
+BRIEF = 1.5
+"""Seconds that the environment's interpreter may take for compiling in a verification that is to answer at once."""
+
+
 class Order(msgspec.Struct, frozen=True):
     """One environment to be verified."""
 
@@ -85,6 +89,9 @@ def order(view: HostView, config: Config, venv: str, views: Sequence[HostView], 
         "package": config.package.name,
         "modules": config.package.alternatives,
         "units": [unit.name for unit in units if unit.load != "not-found"],
+        "brief": None if is_deep else BRIEF,
+        # Text can't tell whether two paths lead to one folder: there may be links on the way.
+        "package_venv": at_home(view, home) if home else None,
         "is_package_venv": at_home(view, home) == venv if home else environments(view) == (venv,),
     }
     if not is_deep:

@@ -11,21 +11,20 @@ from typing import Protocol
 import msgspec
 
 from dflash_console.config import Config
-from dflash_console.errors import LinkError
 from dflash_console.fleet import HostView
 from dflash_console.model import Unit, Venv
 from dflash_console.operations.orders import environments, order
-from dflash_console.operations.verify import FAULT_LENGTH, Asking, prove
-from dflash_console.verdict import Check, Facts, Verdict, in_order
+from dflash_console.operations.verify import FAULT_LENGTH, Asking, fingerprint_of, prove
+from dflash_console.verdict import Check, Verdict, in_order
 
 __all__ = ["Verdicts"]
 
 RECHECK = 30.0
-"""Seconds between two looks at the files of what was proved, and those within which the look must be answered."""
+"""Seconds between two looks at the files of what was proved."""
+UNSEEN = 15.0
+"""Seconds within which a host's picture shows what was changed there."""
 AT_ONCE = 64
 """Environments that are proved side by side; the agents do the work."""
-
-_decoder = msgspec.json.Decoder(Facts)
 
 
 class Watched(Asking, Protocol):
@@ -56,6 +55,9 @@ class Verdicts:
         """By host, then by environment."""
         self._bases: dict[tuple[str, str], tuple[object, ...]] = {}
         """What a verdict stands on, of the host's picture at its time."""
+        self._unseen: dict[tuple[str, str], tuple[float, object]] = {}
+        """Environments whose change the host's picture does not show yet: until when to wait for that, and as they
+        are shown now."""
         self._asked: asyncio.Queue[tuple[str, str, bool]] = asyncio.Queue()
         self._running: set[tuple[str, str]] = set()
 
@@ -80,6 +82,15 @@ class Verdicts:
             self._asked.put_nowait((host, path, is_deep))
         return ""
 
+    def take(self, verdict: Verdict) -> None:
+        """Keeps a verdict that was come to elsewhere: after a copy, whose change the host's picture shows a little
+        later."""
+        view, key = self._view(verdict.host), (verdict.host, verdict.venv)
+        self._bases.pop(key, None)
+        self._keep(verdict)
+        if view is not None:
+            self._unseen[key] = (self._clock() + UNSEEN, _base(view, verdict.venv)[0])
+
     async def run(self) -> None:
         """Proves what is asked for, and looks after what was proved, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -95,12 +106,22 @@ class Verdicts:
             if view.link.state != "up":
                 continue
             for verdict in self.of(view.config.name):
+                self._await_change(view, verdict.venv)
                 before = self._bases.get((verdict.host, verdict.venv))
                 if verdict.waiting or verdict.stale or before is None:
                     continue
                 now = _base(view, verdict.venv)
                 if now != before:
                     self._keep(msgspec.structs.replace(verdict, stale=_difference(before, now)))
+
+    def _await_change(self, view: HostView, venv: str) -> None:
+        key = (view.config.name, venv)
+        if key in self._unseen:
+            until, before = self._unseen[key]
+            base = _base(view, venv)
+            if base[0] != before or self._clock() > until:
+                del self._unseen[key]
+                self._bases[key] = base
 
     async def _prove(self, limit: asyncio.Semaphore, host: str, venv: str, is_deep: bool) -> None:
         key = (host, venv)
@@ -110,6 +131,7 @@ class Verdicts:
                 if view is None:
                     return
                 self._bases.pop(key, None)
+                self._unseen.pop(key, None)
                 what = order(view, self._config, venv, self._fleet.views(), is_deep=is_deep)
                 await prove(self._fleet, what, self._keep, clock=self._clock)
                 # As the agent saw it by now: what changed on the way was seen by some part or will be found stale.
@@ -143,14 +165,8 @@ class Verdicts:
 
     async def _recheck_one(self, verdict: Verdict) -> None:
         package = self._config.package.name
-        try:
-            raw = await self._fleet.request(
-                verdict.host, "fingerprint", RECHECK, venv=verdict.venv, package=package
-            )
-            now = _decoder.decode(raw).fingerprint
-        except (LinkError, msgspec.MsgspecError):
-            return
-        if now != verdict.fingerprint and self._kept[verdict.host][verdict.venv] is verdict:
+        now = await fingerprint_of(self._fleet, verdict.host, verdict.venv, package)
+        if now and now != verdict.fingerprint and self._kept[verdict.host][verdict.venv] is verdict:
             self._keep(msgspec.structs.replace(verdict, stale="files of the package changed"))
 
     def _view(self, host: str) -> HostView | None:

@@ -12,9 +12,9 @@ import msgspec
 from dflash_console.errors import LinkError
 from dflash_console.link.shipment import deep_modules
 from dflash_console.operations.orders import LIMITS, Order
-from dflash_console.verdict import Check, Part, PartAnswer, Verdict, in_order
+from dflash_console.verdict import Check, Facts, Part, PartAnswer, Verdict, in_order
 
-__all__ = ["FAULT_LENGTH", "Asking", "prove"]
+__all__ = ["FAULT_LENGTH", "Asking", "fingerprint_of", "prove"]
 
 SPARE = 10.0
 """Seconds beyond a part's own limit within which the agent must have said that it was reached."""
@@ -22,8 +22,11 @@ FAULT_LENGTH = 300
 """Characters that are shown of a fault of our own."""
 SHIPPING = 30.0
 ASKING = 10.0
+LOOKING = 30.0
+"""Seconds within which a look at all files of a package must be answered."""
 
 _decoder = msgspec.json.Decoder(PartAnswer)
+_facts = msgspec.json.Decoder(Facts)
 
 
 class Asking(Protocol):
@@ -51,6 +54,15 @@ async def prove(
         for part in order.parts:
             tasks.create_task(proof.ask(part, prepared))
     return proof.verdict
+
+
+async def fingerprint_of(fleet: Asking, host: str, venv: str, package: str) -> str:
+    """As `Verdict.fingerprint`, of the files as they are now; empty when the host does not tell."""
+    try:
+        raw = await fleet.request(host, "fingerprint", LOOKING, venv=venv, package=package)
+        return _facts.decode(raw).fingerprint
+    except (LinkError, msgspec.MsgspecError):
+        return ""
 
 
 class _Proof:

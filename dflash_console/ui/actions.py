@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from dflash_console.ui.action import Action, Place
+from dflash_console.ui.page_actions import PAGE_ACTIONS
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
 
 __all__ = ["ACTIONS", "Action", "Place", "actions_in", "bindings", "footer_keys", "key_table"]
-
-Place = Literal["everywhere", "fleet", "host", "overview", "environments", "evidence"]
-"""Where a key works; `overview` and `environments` are tabs of the host screen, whose own keys are in `host`."""
-
-
-@dataclass(frozen=True)
-class Action:
-    """Something that a key does."""
-
-    id: str
-    """Names the action in keymaps and tests."""
-    keys: tuple[str, ...]
-    """As Textual spells them."""
-    shown: str
-    """The keys as people read them."""
-    run: str
-    """The Textual action."""
-    help: str
-    place: Place
-    footer: tuple[str, str] | None = None
-    """Key and word in the footer; None when it is only in the help."""
-    rank: int = 50
-    """Order in the footer: the lowest first, the last ones are dropped where room lacks."""
-    title: str = ""
-    """Its name in the palette; empty for what makes no sense there."""
-
 
 ACTIONS: tuple[Action, ...] = (
     Action("fleet.left", ("left", "h"), "← h", "move('left')", "select the panel to the left", "fleet"),
@@ -82,7 +58,7 @@ ACTIONS: tuple[Action, ...] = (
         ("space",),
         "Space",
         "mark",
-        "mark the selected host, or unmark it; v and V verify all that are marked",
+        "mark the selected host, or unmark it; c copies to all that are marked, v and V verify them",
         "fleet",
         ("space", "mark"),
         55,
@@ -188,6 +164,18 @@ ACTIONS: tuple[Action, ...] = (
     Action("evidence.page_up", ("pageup",), "PgUp", "page(-1)", "scroll a page up", "evidence"),
     Action("evidence.top", ("g", "home"), "g Home", "scroll_to_end(-1)", "to the top", "evidence"),
     Action("evidence.bottom", ("G", "end"), "G End", "scroll_to_end(1)", "to the bottom", "evidence"),
+    *PAGE_ACTIONS,
+    Action(
+        "copy",
+        ("c",),
+        "c",
+        "app.copy",
+        "copy the package from the source to what the cursor is on, or to all marked hosts: a plan, then a question",
+        "everywhere",
+        ("c", "copy"),
+        28,
+        "Copy the package",
+    ),
     Action(
         "verify",
         ("v",),
@@ -209,6 +197,28 @@ ACTIONS: tuple[Action, ...] = (
         ("V", "deeply"),
         62,
         "Verify deeply",
+    ),
+    Action(
+        "compare",
+        ("d",),
+        "d",
+        "app.compare",
+        "compare the package here with the source's, or those of two marked hosts, file by file",
+        "everywhere",
+        ("d", "compare"),
+        48,
+        "Compare packages",
+    ),
+    Action(
+        "roll_back",
+        ("b",),
+        "b",
+        "app.roll_back",
+        "list the backups where the cursor is; one can be put back",
+        "everywhere",
+        ("b", "backups"),
+        49,
+        "Backups and rollback",
     ),
     Action(
         "trouble.next",
@@ -270,7 +280,7 @@ ACTIONS: tuple[Action, ...] = (
         "the keys, and what the marks mean",
         "everywhere",
         ("?", "help"),
-        45,
+        29,
         "Help",
     ),
     Action(
@@ -289,15 +299,20 @@ ACTIONS: tuple[Action, ...] = (
         "quit; every process of ours on the hosts ends",
         "everywhere",
         ("q", "quit"),
-        50,
+        46,
         "Quit",
     ),
 )
 
 
 def actions_in(*places: Place) -> tuple[Action, ...]:
-    """The actions of places, and those that work everywhere."""
-    return tuple(action for action in ACTIONS if action.place in (*places, "everywhere"))
+    """The actions of places, and those that work everywhere but where a place has its own meaning for the key."""
+    own = [action for action in ACTIONS if action.place in places]
+    taken = {key for action in own for key in action.keys}
+    return (
+        *own,
+        *(action for action in ACTIONS if action.place == "everywhere" and not taken.issuperset(action.keys)),
+    )
 
 
 def bindings(*places: Place) -> list[BindingType]:

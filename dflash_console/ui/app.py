@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -18,7 +17,8 @@ from textual.screen import Screen
 from dflash_console.errors import ConsoleError
 from dflash_console.ui.actions import bindings
 from dflash_console.ui.colourless import Colourless, wants_no_colour
-from dflash_console.ui.drawing.line import safe
+from dflash_console.ui.copying import Copying
+from dflash_console.ui.crash import crash_report
 from dflash_console.ui.drawing.matrix import Place as MatrixPlace
 from dflash_console.ui.evidence import EvidenceScreen
 from dflash_console.ui.fleet_screen import FleetScreen
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from dflash_console.fleet import HostView
+    from dflash_console.ui.desk import Desk
 
 __all__ = ["ConsoleApp", "FleetSource"]
 
 _EARLY_TICK = 0.2
 _EARLY_SECONDS = 10.0
-_FRAMES_TOLD = 8
 
 
 class FleetSource(Protocol):
@@ -87,6 +87,7 @@ class ConsoleApp(App[None]):
         is_read_only: bool = False,
         remember_theme: Callable[[str], None] | None = None,
         verdicts: VerdictSource | None = None,
+        desk: Desk | None = None,
         clock: Callable[[float], Moment] = now,
     ) -> None:
         """`theme` None takes the one that suits the terminal; `clock` gives the moment."""
@@ -98,6 +99,7 @@ class ConsoleApp(App[None]):
         self.no_color = wants_no_colour(os.environ)
         self._fleet = fleet
         self.verifying = Verifying(self, verdicts)
+        self.copying = Copying(self, desk)
         self._clock = clock
         self._remember = remember_theme
         self._paused_at: float | None = None
@@ -192,12 +194,13 @@ class ConsoleApp(App[None]):
             self.fault = ""
         except Exception as error:  # noqa: BLE001  the top of the tick's loop: shown in the header
             self.fault = f"{type(error).__name__}: {error}"
+        self.copying.tell()
         if not is_early or self.scene.hosts != before.hosts:
             self.paint()
 
     def _take(self) -> Scene:
         self.verifying.refresh()
-        return self._scenes.take(self._fleet.views(), self.now(), self.verifying.of)
+        return self._scenes.take(self._fleet.views(), self.now(), self.verifying.of, self.copying.of)
 
     def _early_tick(self) -> None:
         """Paints hosts soon after they first answer, as long as that is to be expected."""
@@ -252,6 +255,21 @@ class ConsoleApp(App[None]):
         if isinstance(self.screen, ConsoleScreen):
             self.verifying.ask(self.screen.targets, is_deep=is_deep)
 
+    def action_copy(self) -> None:
+        """Shows what a copy to what the cursor is on would do, or how far one is that runs."""
+        if isinstance(self.screen, ConsoleScreen):
+            self.copying.copy(self.screen.targets)
+
+    def action_roll_back(self) -> None:
+        """Shows the backups of what the cursor is on."""
+        if isinstance(self.screen, ConsoleScreen):
+            self.copying.backups(self.screen.target)
+
+    def action_compare(self) -> None:
+        """Shows how the packages of two hosts differ."""
+        if isinstance(self.screen, ConsoleScreen):
+            self.copying.compare(self.screen.targets)
+
     def action_trouble(self, step: int) -> None:
         """Selects the next (1) or the previous (-1) host with trouble, worst first."""
         screen = self.screen
@@ -263,6 +281,11 @@ class ConsoleApp(App[None]):
             return
         self.selected = name
         screen.show_selected()
+
+    async def action_quit(self) -> None:
+        """Quits; while something is copied it asks first."""
+        if not self.copying.asks_before_quitting():
+            self.exit()
 
     def action_stop(self) -> None:
         """Stops the console as a shell's job, until `fg`."""
@@ -291,7 +314,8 @@ class ConsoleApp(App[None]):
         if self.scene.host(name) is None:
             return
         self.selected = name
-        self.close_evidence()
+        while isinstance(self.screen, ConsoleScreen) and self.screen.is_in_front:
+            self.pop_screen()
         if isinstance(self.screen, HostScreen):
             self.screen.show_selected()
         elif isinstance(self.screen, FleetScreen):
@@ -307,9 +331,9 @@ class ConsoleApp(App[None]):
         if isinstance(self.screen, HostScreen):
             self.push_screen(EvidenceScreen(host, place))
 
-    def close_evidence(self) -> None:
-        """Back to the host, if evidence is in front."""
-        if isinstance(self.screen, EvidenceScreen):
+    def close_front(self) -> None:
+        """Back to the screen below the one in front, if that lies over another."""
+        if isinstance(self.screen, ConsoleScreen) and self.screen.is_in_front:
             self.pop_screen()
 
     # ---- themes
@@ -382,15 +406,3 @@ class ConsoleApp(App[None]):
 
 def _unwrapped(text: str) -> Text:
     return Text(text, no_wrap=True, overflow="ignore")
-
-
-def crash_report(error: BaseException | None) -> str:
-    """What to print when the console ends by a fault of its own: no values of variables."""
-    if error is None:
-        return "dflash-console stopped: it could not go on reading the terminal."
-    name = type(error).__name__
-    lines = [f"dflash-console stopped by a fault of its own: {name}: {safe(str(error))[:200]}"]
-    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_TOLD:]
-    lines += [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
-    lines.append("The hosts are untouched. Please report the lines above.")
-    return "\n".join(lines)

@@ -29,6 +29,7 @@ class EvidenceScreen(ConsoleScreen):
     """All that a host said of one check in one environment."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("evidence")
+    is_in_front = True
 
     def __init__(self, host: str, place: Place) -> None:
         super().__init__()
@@ -97,7 +98,7 @@ class EvidenceScreen(ConsoleScreen):
 
     def action_back(self) -> None:
         """Back to the host."""
-        self.owner.close_evidence()
+        self.owner.close_front()
 
     def action_scroll_by(self, lines: int) -> None:
         """Scrolls by lines."""

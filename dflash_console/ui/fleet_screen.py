@@ -51,6 +51,11 @@ class FleetScreen(ConsoleScreen):
         marked = [Target(host.name) for host in self.owner.scene.hosts if host.name in self.owner.marked]
         return marked or super().targets
 
+    @property
+    def target(self) -> Target | None:
+        """The selected host."""
+        return next(iter(super().targets), None)
+
     def compose(self) -> Iterator[Widget]:
         """Header, hosts, filter, footer."""
         yield self.header

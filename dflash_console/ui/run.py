@@ -7,8 +7,11 @@ from collections.abc import Awaitable, Callable
 
 from dflash_console.config import Config
 from dflash_console.fleet import Fleet
+from dflash_console.operations.copies import Copies
+from dflash_console.operations.operator import operator
 from dflash_console.operations.verdicts import Verdicts
 from dflash_console.ui.app import ConsoleApp
+from dflash_console.ui.desk import FleetDesk
 from dflash_console.ui.themes import load_themes, theme_folders
 
 __all__ = ["run"]
@@ -35,6 +38,7 @@ async def _run(
 ) -> int:
     fleet = Fleet(config)
     verdicts = Verdicts(fleet, config)
+    copies = Copies(fleet, config, verdicts, read_only=is_read_only, by=operator())
     app = ConsoleApp(
         fleet,
         load_themes(theme_folders()),
@@ -43,6 +47,7 @@ async def _run(
         is_read_only=is_read_only,
         remember_theme=remember_theme,
         verdicts=verdicts,
+        desk=FleetDesk(fleet, config, copies),
     )
     shown = asyncio.Event()
     app.first_frame = shown.set
@@ -50,6 +55,7 @@ async def _run(
         beside = [
             tasks.create_task(_beside(shown, fleet.run, app.fail)),
             tasks.create_task(_beside(shown, verdicts.run, app.verifying.stop)),
+            tasks.create_task(_beside(shown, copies.run, app.copying.stop)),
         ]
         try:
             await app.run_async(mouse=mouse)

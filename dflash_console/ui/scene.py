@@ -13,6 +13,7 @@ from dflash_console.model import Finding, Level, Unit
 from dflash_console.ui.drawing.unread import is_reading
 from dflash_console.ui.drawing.verdict_lines import filter_words
 from dflash_console.ui.drawing.words import LINK_WORDS, unit_state
+from dflash_console.ui.going import Going
 from dflash_console.verdict import Verdict
 
 __all__ = ["HostScene", "Moment", "Scene", "SceneMaker", "Standing", "matching", "next_trouble", "now"]
@@ -48,6 +49,8 @@ class HostScene(NamedTuple):
     verdicts: tuple[Verdict, ...] = ()
     """On its environments; without those that were never verified."""
     is_marked: bool = False
+    goings: tuple[Going, ...] = ()
+    """Copies and rollbacks that are under way there, or have just ended."""
 
     @property
     def name(self) -> str:
@@ -106,16 +109,23 @@ class SceneMaker:
         views: Sequence[HostView],
         moment: Moment,
         verdicts: Callable[[str], tuple[Verdict, ...]] = lambda _: (),
+        goings: Callable[[str], tuple[Going, ...]] = lambda _: (),
     ) -> Scene:
-        """The scene of these views; `verdicts` gives those on a host."""
-        return Scene(tuple(self._scene(view, verdicts(view.config.name)) for view in views), moment)
+        """The scene of these views; `verdicts` and `goings` give those on a host."""
+        return Scene(tuple(self._scene(view, verdicts, goings) for view in views), moment)
 
-    def _scene(self, view: HostView, verdicts: tuple[Verdict, ...]) -> HostScene:
+    def _scene(
+        self,
+        view: HostView,
+        verdicts_on: Callable[[str], tuple[Verdict, ...]],
+        goings_on: Callable[[str], tuple[Going, ...]],
+    ) -> HostScene:
+        verdicts, goings = verdicts_on(view.config.name), goings_on(view.config.name)
         known = self._known.get(view.config.name)
         if known is None or known.view is not view:
-            known = self._known[view.config.name] = HostScene(view, _findings(view), verdicts)
-        elif known.verdicts != verdicts:
-            known = self._known[view.config.name] = known._replace(verdicts=verdicts)
+            known = self._known[view.config.name] = HostScene(view, _findings(view), verdicts, goings=goings)
+        elif known.verdicts != verdicts or known.goings != goings:
+            known = self._known[view.config.name] = known._replace(verdicts=verdicts, goings=goings)
         return known
 
 
@@ -170,6 +180,7 @@ def _described(host: HostScene) -> str:
         parts += [_unit_words(unit) for unit in view.snapshot.units]
         parts += [gpu.health for gpu in view.snapshot.gpu.gpus if gpu.health != "ok"]
     parts += [filter_words(verdict) for verdict in host.verdicts]
+    parts += [f"{going.words} {going.run.state}" for going in host.goings]
     if host.is_marked:
         parts.append("marked")
     if view.shared:

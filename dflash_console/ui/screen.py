@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.screen import Screen
 
 from dflash_console.ui.actions import Place, footer_keys
+from dflash_console.ui.drawing.copying import copying_words
 from dflash_console.ui.drawing.header import HeaderState, draw_footer, draw_header
 from dflash_console.ui.drawing.line import Row
 from dflash_console.ui.panel import Panel
@@ -26,6 +27,8 @@ class ConsoleScreen(Screen[None]):
     """A screen that the app's tick paints."""
 
     AUTO_FOCUS = ""
+    is_in_front: ClassVar[bool] = False
+    """Whether it lies over the fleet or a host, and is closed when another host is shown."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,6 +49,11 @@ class ConsoleScreen(Screen[None]):
     def targets(self) -> Sequence[Target]:
         """What a key that does something to a host is pressed on."""
         return [Target(self.owner.selected)] if self.owner.selected else []
+
+    @property
+    def target(self) -> Target | None:
+        """What a key is pressed on that does something to one host only, whatever is marked."""
+        return next(iter(self.targets), None)
 
     def paint(self) -> None:
         """Draws everything from the app's scene; only what differs from before is written to the terminal."""
@@ -76,8 +84,9 @@ class ConsoleScreen(Screen[None]):
             filter_text=filter_text,
             shown=shown,
             is_read_only=owner.is_read_only,
-            fault=owner.fault or owner.verifying.fault,
+            fault=owner.fault or owner.verifying.fault or owner.copying.fault,
             marked=len(owner.marked),
+            copying=copying_words(owner.copying.goings()),
         )
         self.header.show([draw_header(owner.scene, state, width)])
         self.footer.show([draw_footer(footer_keys(*self.places) if keys is None else keys, width, hint)])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 
 from textual.events import Key, Paste
 from textual.message import Message
 
 from dflash_console.ui.sequences import Refused, Sequences
 
-__all__ = ["Typed"]
+__all__ = ["Typed", "is_alone", "together"]
 
 _ESCAPE = 0.1
 """Seconds after which a sequence that did not go on was the Esc key."""
@@ -22,6 +23,25 @@ _OTHERS_AT_ONCE, _OTHERS_A_SECOND = 512, 1000.0
 _QUIET = 0.25
 """A pasted text ends when in so many seconds only few bytes came; nothing is held for longer."""
 _LONGEST_SEQUENCE = 4096
+
+
+_TOGETHER = "together"
+
+
+def together(key: Key) -> int:
+    """How many keys the terminal sent in one go up to this one: people type one, what is pasted as keys has more."""
+    return int(vars(key).get(_TOGETHER, 1))
+
+
+def _mark(events: Sequence[Message], count: int) -> None:
+    for event in events:
+        if isinstance(event, Key):
+            vars(event)[_TOGETHER] = count
+
+
+def is_alone(key: Key) -> bool:
+    """Whether a key was pressed for itself, and is no part of a pasted text."""
+    return together(key) == 1
 
 
 class _Allowance:
@@ -51,6 +71,8 @@ class Typed:
         self._keys = _Allowance(_KEYS_AT_ONCE, _KEYS_A_SECOND)
         self._others = _Allowance(_OTHERS_AT_ONCE, _OTHERS_A_SECOND)
         self._last_at = 0.0
+        self._burst = 0
+        """Keys that came with no pause between them."""
         self._start_anew()
 
     def _start_anew(self) -> None:
@@ -68,11 +90,15 @@ class Typed:
 
     def feed(self, data: bytes, now: float) -> list[Message]:
         """The events of what came just now."""
+        if now - self._last_at >= _PAUSE:
+            self._burst = 0
         self._last_at = now
         if self._is_flooded and not self._is_over(len(data), now):
             return []
         events = list(self._sequences.feed(self._decoder.decode(data), now))
         keys = sum(isinstance(event, Key | Paste) for event in events)
+        self._burst += keys
+        _mark(events, self._burst)
         if not self._keys.take(keys, now) or self._sequences.unfinished > _LONGEST_SEQUENCE:
             self._held, self._is_flooded = [], True
             self._flood_at, self._flood_count = now, 0
@@ -100,6 +126,7 @@ class Typed:
 
     def _released(self) -> list[Message]:
         events, self._held = self._held, []
+        _mark(events, sum(isinstance(event, Key) for event in events))
         return events
 
     def silence(self, now: float) -> list[Message]:

@@ -48,9 +48,9 @@ def _outline(host: HostScene) -> tuple[object, ...]:
     view = host.view
     snapshot = view.snapshot
     if snapshot is None:
-        return view.link, len(host.findings)
+        return view.link, len(host.findings), len(host.goings)
     counts = len(snapshot.gpu.gpus), len(snapshot.venvs), len(snapshot.units), len(snapshot.paths)
-    return view.link.state, view.unread, len(host.findings), counts, len(host.verdicts)
+    return view.link.state, view.unread, len(host.findings), counts, len(host.verdicts), len(host.goings)
 
 
 class Wall(VerticalScroll, can_focus=False):

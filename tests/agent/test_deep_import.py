@@ -57,6 +57,23 @@ def test_the_first_alternative_that_is_there_serves(site: Path) -> None:
     assert f"sglang.worker_v2: {site}/sglang/worker_v2.py" in found.evidence
 
 
+def test_the_package_itself_is_imported_when_no_module_is_listed(site: Path) -> None:
+    write(site, __init__="raise ValueError('no')")
+    (found,) = checks("import", site.parents[2], {}, modules=[]).values()
+    assert (found.name, found.state) == ("import sglang", "fail")
+    write(site, __init__="")
+    (found,) = checks("import", site.parents[2], {}, modules=[]).values()
+    assert found.state == "pass"
+
+
+def test_an_import_that_closes_files_that_are_not_its_own_is_heard_or_unknown(site: Path) -> None:
+    write(site, one="import os\nos.close(3)", all="import os\nos.closerange(3, 4096)")
+    (found,) = imports(site, "sglang.one")
+    assert found.state == "pass"
+    (found,) = imports(site, "sglang.all")
+    assert (found.state, "closes files that are not its own" in found.detail) == ("unknown", True)
+
+
 def test_an_alternative_that_fails_is_not_passed_over(site: Path) -> None:
     write(site, worker="import sglang.gone", worker_v2="")
     (found,) = imports(site, ["sglang.worker", "sglang.worker_v2"])

@@ -110,9 +110,7 @@ def test_a_pyvenv_cfg_that_is_no_file_is_not_called_absent(tmp_path: Path) -> No
     make_venv(tmp_path / "venv")
     (tmp_path / "venv" / "pyvenv.cfg").unlink()
     os.mkfifo(tmp_path / "venv" / "pyvenv.cfg")
-    assert read(tmp_path / "venv").python == Missing(
-        "error", "pyvenv.cfg can't be read, being no regular file"
-    )
+    assert read(tmp_path / "venv").python == Missing("error", "pyvenv.cfg is a FIFO, not a file")
 
 
 def test_what_is_read_only_in_part_is_said(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from dflash_console import bounds
 from dflash_console.agent import paths as paths_module
-from dflash_console.agent import procs
+from dflash_console.agent import procs, slot
 from dflash_console.agent.gpu import calls, processes, rows, smi
 from dflash_console.agent.gpu.codes import INSUFFICIENT_SIZE, Fault
 from dflash_console.agent.gpu.processes import MOST_PROCESSES, keep_biggest
@@ -27,8 +28,9 @@ from dflash_console.agent.units import manager as unit_manager
 from dflash_console.agent.units import section as unit_section
 from dflash_console.agent.units import show as unit_show
 from dflash_console.agent.units.bus import Bus
-from dflash_console.agent.units.inspector import inspect_unit
+from dflash_console.agent.units.inspector import _running_interpreter, inspect_unit
 from dflash_console.agent.units.text import describe_unit, refusal
+from dflash_console.agent.venvs import VenvSection
 from dflash_console.agent.venvs import search as venv_search
 from dflash_console.agent.venvs import section as venvs
 from dflash_console.agent.venvs.distributions import Distributions
@@ -395,3 +397,55 @@ def test_what_metadata_says_at_length_ends_with_an_ellipsis(tmp_path: Path) -> N
     direct = found.direct_url("sglang")
     assert direct is not None
     assert (len(direct[0]), direct[0][-1]) == (1000, "…")
+
+
+# ---- faults and processes
+
+
+def test_when_no_more_faults_of_a_section_are_told_that_is_said() -> None:
+    section = slot.Slot("venvs", VenvSection)
+
+    def fail(number: int) -> None:
+        with section.guard(0.0):
+            raise ValueError(f"fault {number}")
+
+    for number in range(slot.FAULTS_LIMIT):
+        fail(number)
+    assert len(section.faults) == slot.FAULTS_LIMIT
+    assert not any(slot.MORE_FAULTS in text for text in section.faults)
+    for number in (1, 1000, 1001, 1002):
+        fail(number)
+    assert len(section.faults) == slot.FAULTS_LIMIT + 1
+    assert section.faults[-1].startswith("ValueError: fault 1000 (")
+    assert section.faults[-1].endswith(slot.MORE_FAULTS)
+
+
+@pytest.mark.parametrize(("more", "copies"), [(0, 1), (0, 40), (1, 1)])
+def test_folders_of_a_path_that_are_not_looked_at_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int, copies: int
+) -> None:
+    monkeypatch.setattr(procs, "SEARCH_LIMIT", 8)
+    make_venv(tmp_path / "venv")
+    others = [f"/nowhere/{number}/bin" for number in range(7 + more)]
+    path = ":".join([*others * copies, "relative/bin", "/nowhere/else", f"{tmp_path}/venv/bin"])
+    program = tmp_path / "venv/bin/python"
+    with subprocess.Popen(
+        ["python", "-c", "import time; time.sleep(1000)"], executable=program, env={"PATH": path}
+    ) as process:
+        try:
+            facts = until_sync(lambda: _python(process.pid), 30, "it runs as python")
+        finally:
+            process.kill()
+    assert facts is not None
+    assert (facts["venv"], facts["unsearched"]) == ((None, 1) if more else (f"{tmp_path}/venv", 0))
+    enricher = processes.Enricher(lambda pid: facts, started=lambda pid: 1)
+    enricher.add([{"index": 0, "processes": [{"pid": 7}]}], 0.0)
+    told = "process 7: its environment is not known, 1 more folders on its PATH not looked at"
+    assert enricher.notes == ([told] if more else [])
+    first, _ = _running_interpreter(facts)
+    assert isinstance(first, dict) == bool(more)
+
+
+def _python(pid: int) -> dict[str, Any] | None:
+    facts = procs.read_process(pid)
+    return facts if facts is not None and facts["argv"][:1] == ["python"] else None

@@ -179,12 +179,12 @@ def test_a_tree_for_another_python_is_told(tmp_path: Path) -> None:
 def test_an_interrupted_copy_of_ours_is_told(venv: Path, site: Path) -> None:
     lay(TREE, site)
     (venv / ".dflash-console/stage-20261130").mkdir(parents=True)
-    (venv / ".dflash-console/journal-1.jsonl").write_text('{"state": "staged"}\n{"state": "done"}\n')
+    (venv / ".dflash-console/journal.jsonl").write_text('{"state": "staged"}\n{"state": "done"}\n')
     assert "stage-20261130" in checks(venv)["copy"].detail
     (venv / ".dflash-console/stage-20261130").rmdir()
     assert checks(venv)["copy"].state == "pass"
-    (venv / ".dflash-console/journal-2.jsonl").write_text('{"state": "staged"}\n{"sta')
-    assert "journal-2.jsonl" in checks(venv)["copy"].detail
+    (venv / ".dflash-console/journal.jsonl").write_text('{"state": "staged", "by": "kim"}\n{"sta')
+    assert checks(venv)["copy"].detail == f"not settled: a copy by kim, staged; see {venv}/.dflash-console"
 
 
 # ---- modules, origin
@@ -194,7 +194,7 @@ def test_an_emptied_module_fails_with_the_word(venv: Path, site: Path) -> None:
     lay(TREE, site)
     replace(site / SPECULATIVE / "dflash_worker.py", "")
     found = checks(venv)
-    assert states(found) == {"modules": "fail", "record": "warn"}
+    assert states(found) == {"modules": "fail", "record": "fail"}
     assert found["modules"].detail == "empty: dflash_worker"
     assert found["modules"].evidence[0].endswith(f"empty, zero bytes: {site}/{SPECULATIVE}/dflash_worker.py")
 
@@ -312,6 +312,28 @@ def test_a_tree_by_a_pth_file_or_a_link_is_outside_the_environment(
     (site / "sglang").symlink_to(tmp_path / "shared/sglang")
     linked = checks(venv)
     assert "is a link out of the environment" in linked["origin"].detail
+
+
+@pytest.mark.parametrize("what", ["the package", "a module's folder", "site-packages"])
+def test_a_link_that_stays_in_the_environment_leads_out_of_nothing(
+    venv: Path, site: Path, tmp_path: Path, what: str
+) -> None:
+    lay(TREE, site)
+    place = {
+        "the package": site / "sglang",
+        "a module's folder": site / SPECULATIVE,
+        "site-packages": site,
+    }[what]
+    (venv / "src").mkdir()
+    place.rename(venv / "src/it")
+    place.symlink_to(os.path.relpath(venv / "src/it", place.parent))
+    found = checks(venv)
+    assert states(found) == {}, found
+    assert found["origin"].detail == f"{site}/sglang/__init__.py"
+    (venv / "src/it").rename(tmp_path / "it")
+    place.unlink()
+    place.symlink_to(tmp_path / "it")
+    assert checks(venv)["origin"].state == ("warn" if what == "the package" else "pass")
 
 
 def test_the_logins_pythonpath_that_puts_another_first_fails(
@@ -501,7 +523,7 @@ def test_bytecode_that_is_not_of_its_source_fails_though_python_takes_it(venv: P
     again = checks(venv)
     assert (again["bytecode"].state, again["bytecode"].detail) == (
         "pass",
-        "1 source newer than the bytecode, all alike",
+        "1 file compared with the source, all alike",
     )
 
 
@@ -624,7 +646,7 @@ def test_the_agents_python_may_be_any(venv: Path, site: Path, minor: str, tmp_pa
     replace(site / SPECULATIVE / "dflash_info.py", "x = (\n")
     program = (
         "import json, sys, time; from dflash_console.agent.verify import files\n"
-        "print(json.dumps(files.look(sys.argv[1], 'sglang', json.loads(sys.argv[2]), ('', []), 30.0)[0]))"
+        "print(json.dumps(files.look(sys.argv[1], 'sglang', json.loads(sys.argv[2]), ('', [], {}), 30.0)[0]))"
     )
     words = [
         pythons()[minor],

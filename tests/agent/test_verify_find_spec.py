@@ -83,9 +83,9 @@ def test_a_real_package_is_found_where_the_hand_typed_command_finds_it(
 def test_a_real_package_without_what_it_needs_does_not_import(venv: Path, site: Path) -> None:
     lay(IMPORTABLE[0], site)
     check = find_spec(venv)
-    assert (check.state, check.detail) == (
-        "fail",
-        "sglang itself does not import: ModuleNotFoundError: No module named 'numpy'",
+    assert check.state == "fail"
+    assert check.detail.startswith(
+        f"sglang itself does not import: ModuleNotFoundError: No module named 'numpy' ({site}/sglang/"
     )
     assert any("Traceback" in line for line in check.evidence)
 
@@ -101,7 +101,8 @@ def test_missing_is_told_from_an_import_that_fails(venv: Path, site: Path) -> No
     assert find_spec(venv).detail.startswith("missing: dflash_worker")
     (site / "sglang/__init__.py").write_text("import sglang.gone\n")
     assert find_spec(venv).detail == (
-        "sglang itself does not import: ModuleNotFoundError: No module named 'sglang.gone'"
+        "sglang itself does not import: ModuleNotFoundError: No module named 'sglang.gone' "
+        f"({site}/sglang/__init__.py:1)"
     )
     (site / "sglang/__init__.py").unlink()
     assert "no __init__.py" in find_spec(venv).detail
@@ -115,6 +116,49 @@ def test_either_alternative_will_do_and_a_mere_folder_will_not(venv: Path, site:
     assert find_spec(venv).detail == "a folder without __init__.py in the place of dflash_worker"
     (worker.parent / "dflash_worker_v2.py").write_text("x = 1\n")
     assert (find_spec(venv).state, "dflash_worker_v2" in find_spec(venv).detail) == ("pass", True)
+
+
+@pytest.mark.parametrize("text", ["", "x = (\n", "x = 1\n\0\0"])
+@pytest.mark.parametrize("name", ["dflash_worker", "dflash_worker_v2"])
+def test_a_broken_alternative_is_told_though_another_one_serves(
+    venv: Path, site: Path, name: str, text: str
+) -> None:
+    package(site, modules=("dflash_worker_v2", *MODULES))
+    path = site / f"sglang/srt/speculative/{name}.py"
+    path.write_text(text)
+    check = find_spec(venv)
+    other = {"dflash_worker": "dflash_worker_v2", "dflash_worker_v2": "dflash_worker"}[name]
+    assert check.state == "warn", check
+    words = f"empty: {path}" if not text else f"{path} does not compile: "
+    assert check.detail.startswith(words)
+    assert any(line.startswith(f"sglang.srt.speculative.{name}: {path}: ") for line in check.evidence)
+    assert any(line.startswith(f"{other}: ") for line in check.evidence)
+
+
+def test_an_alternative_that_the_files_have_and_the_interpreter_does_not_take_names_both(
+    venv: Path, site: Path
+) -> None:
+    package(site, modules=("dflash_worker_v2", *MODULES))
+    code = "import sys\nsys.modules['sglang.srt.speculative.dflash_worker'] = None\n"
+    (site / "sglang/srt/speculative/__init__.py").write_text(code)
+    check = find_spec(venv)
+    assert check.state == "fail", check
+    assert "dflash_worker_v2.py, not /" in check.detail
+
+
+@pytest.mark.parametrize("modules", [[], [["sglang"]]])
+def test_the_package_itself_is_imported_when_no_module_of_it_is_listed(
+    venv: Path, site: Path, modules: list[list[str]]
+) -> None:
+    package(site, "raise ValueError('no')")
+    check = find_spec(venv, modules=modules)
+    assert check.state == "fail"
+    assert check.detail.startswith("sglang itself does not import: ValueError: no")
+    (site / "sglang/__init__.py").write_text("x = 1\n")
+    check = find_spec(venv, modules=modules)
+    assert check.state == "pass", check
+    shutil.rmtree(site / "sglang")
+    assert find_spec(venv, modules=modules).detail == "missing: sglang itself"
 
 
 @pytest.mark.parametrize(
@@ -156,6 +200,27 @@ def test_an_import_that_prints_without_end_is_heard_to_its_end(venv: Path, site:
 def test_an_import_that_closes_or_takes_every_stream_is_heard(venv: Path, site: Path) -> None:
     package(site, "import os, sys\nsys.stdout = sys.stderr = None\nos.close(1); os.close(2)")
     assert find_spec(venv).state == "pass"
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        ("import os\nos.close(3)", "pass"),
+        ("import os\nos.close(3)\nf = open(os.devnull, 'w')\nassert f.fileno() == 3", "pass"),
+        ("import os\nos.closerange(3, 4096)", "unknown"),
+        ("import os\nos.closerange(3, 4096)\nf = open(__file__ + '.log', 'w')", "unknown"),
+    ],
+)
+def test_an_import_that_closes_files_that_are_not_its_own_is_heard_or_unknown(
+    venv: Path, site: Path, code: str, state: str
+) -> None:
+    package(site, code)
+    check = find_spec(venv)
+    assert check.state == state, check
+    if state == "unknown":
+        assert "closes files that are not its own" in check.detail
+    log = site / "sglang/__init__.py.log"
+    assert not log.exists() or log.read_bytes() == b""
 
 
 def test_secrets_that_an_import_prints_are_not_told(venv: Path, site: Path) -> None:
@@ -339,7 +404,8 @@ def test_any_python_can_be_asked_and_can_ask(tmp_path: Path, minor: str) -> None
     )
     words = [pythons()[minor], "-B", "-S", "-c", program, str(tmp_path / "venv"), json.dumps(SPEC["modules"])]
     told = json.loads(subprocess.check_output(words, cwd=Path(__file__).parents[2], text=True))
-    assert told["detail"] == "sglang itself does not import: ValueError: here"
+    assert told["detail"].startswith("sglang itself does not import: ValueError: here (")
+    assert told["detail"].endswith("/sglang/__init__.py:2)")
     (site / "sglang/__init__.py").write_text("x = 1\n")
     told = json.loads(subprocess.check_output(words, cwd=Path(__file__).parents[2], text=True))
     assert told["state"] == "pass", told

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dflash_console.agent.verify import service, unit_facts
+from dflash_console.agent.verify import outdated, service, unit_facts
 from dflash_console.agent.verify.envfile import parse_environment_file
 from dflash_console.verdict import Check
 from tests.agent.driver import PATIENCE
@@ -140,7 +140,7 @@ def test_a_unit_that_runs_what_lay_there_before_needs_a_restart(units: Units, ve
 def test_bytecode_that_the_service_writes_is_no_change(
     units: Units, venv: Path, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "MARGIN", 0.0)
+    monkeypatch.setattr(outdated, "MARGIN", 0.0)
     laid = (site / "sglang/serve.py").stat().st_ctime
     until_sync(lambda: time.time() > laid + 0.1, PATIENCE, "a start is later than the laying")
     units.start(str(venv / "bin/python"), "-m", "sglang.serve", cwd="/")
@@ -341,6 +341,16 @@ def test_an_import_that_hangs_as_the_unit_is_unknown(units: Units, venv: Path, s
     check = told(venv, limit=1.0)
     assert check.state == "unknown"
     assert "no answer within 1 s: the import hangs in " in check.detail
+
+
+def test_python_is_not_started_for_a_unit_where_it_would_wait_for_ever(
+    units: Units, venv: Path, site: Path
+) -> None:
+    os.mkfifo(site / "odd.pth")
+    units.say(f"{venv}/bin/python -m sglang.serve")
+    check = told(venv)
+    assert check.state == "fail"
+    assert check.detail.startswith(f"Python can't start here: {site}/odd.pth is a FIFO, not a file: Python ")
 
 
 # ---- words

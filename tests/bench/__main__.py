@@ -1,6 +1,6 @@
 """`make bench`: figures measured on the spot, on real hosts, each beside its aim and a peer.
 
-Needs root and Debian's packages as the real-host tests do. Words choose parts: start, many, agent, verify.
+Needs root and Debian's packages as the real-host tests do. Words choose parts: start, many, agent, verify, copy.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import sys
 
 from tests.bench.agent import measure_agent
 from tests.bench.console import measure_many, measure_start
+from tests.bench.copy import measure_copy
 from tests.bench.table import Row, print_rows
 from tests.bench.verify import measure_verify
 from tests.hosts.commands import missing_prerequisites
 from tests.hosts.fleet import Fleet
 from tests.hosts.story import NAMES, lay_story
 
-PARTS = ("start", "many", "agent", "verify")
+PARTS = ("start", "many", "agent", "verify", "copy")
 
 
 def main() -> int:
@@ -39,6 +40,8 @@ def main() -> int:
             rows += asyncio.run(measure_agent(fleet))
         if "verify" in wanted:
             rows += asyncio.run(measure_verify(fleet))
+        if "copy" in wanted:
+            rows += measure_copy(fleet)
         print_rows(rows)
     return 0
 

@@ -15,7 +15,7 @@ from dflash_console.config import HostConfig
 from dflash_console.errors import AgentFailed, ConfigError, HostKeyChanged, Unreachable
 from dflash_console.findings import findings_of
 from dflash_console.fleet import Fleet, HostView
-from dflash_console.model import LinkStatus, Missing, Note, Sample
+from dflash_console.model import Copied, LinkStatus, Missing, Note, Sample
 from tests import pictures
 from tests.fleet.doubles import Agent, Network, config
 from tests.fleet.virtual import run_virtual
@@ -287,3 +287,27 @@ def test_a_failed_agent_is_reached_again_before_the_answer() -> None:
     (answer,), _ = seen(network, "ct200")
     assert answer.link.state == "agent_failed"
     assert answer.failures == 2
+
+
+def test_where_a_package_was_copied_from_and_an_unsettled_copy_are_in_the_json() -> None:
+    came = Copied("ct129", "/root/ml-env", "0.5.11", 1_700_000_000.0, "kim@laptop", 2)
+    spoilt = Copied("", "", "", Missing("error", "spoilt"), "", Missing("error", "no manifest.json"))
+    venvs = [
+        pictures.venv("/a", copied=came),
+        pictures.venv("/b", copied=spoilt, interrupted="copy from ct129"),
+        pictures.venv("/c"),
+    ]
+    (host,) = as_json(view(snapshot=pictures.snapshot(venvs=venvs)))
+    first, second, third = host["venvs"]
+    assert first["copied"] == {
+        "from_host": "ct129",
+        "from_venv": "/root/ml-env",
+        "from_version": "0.5.11",
+        "at": "2023-11-14T22:13:20Z",
+        "by": "kim@laptop",
+        "changed": 2,
+    }
+    assert second["copied"]["at"] == {"missing": "error", "detail": "spoilt"}
+    assert second["copied"]["changed"] == {"missing": "error", "detail": "no manifest.json"}
+    assert [row["interrupted"] for row in host["venvs"]] == ["", "copy from ct129", ""]
+    assert third["copied"] is None

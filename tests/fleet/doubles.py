@@ -11,6 +11,7 @@ import msgspec
 from dflash_console.config import Config, ConsoleConfig, HostConfig, PackageConfig
 from dflash_console.errors import LinkError, Unreachable
 from dflash_console.fleet import Fleet, HostView, Pace
+from dflash_console.link import Channel
 from dflash_console.model import GpuReport, Note, Sample, WatchSpec
 from tests import pictures
 
@@ -47,6 +48,9 @@ class Agent:
             if isinstance(message, Exception):
                 raise message
             yield message
+
+    async def channel(self) -> Channel:
+        raise Unreachable("this agent starts no copies")
 
     async def close(self, why: LinkError | None = None) -> None:
         self.is_closed = True

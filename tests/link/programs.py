@@ -40,9 +40,9 @@ put(b"\\n@TOKEN@\\n")
 """
 
 
-def program(body: str) -> Callable[[str], bytes]:
+def program(body: str) -> Callable[..., bytes]:
     """What `bundle` gives back for a program that can `say`, `hear`, `frame`, `put` and say `hello`."""
-    return lambda token: (SPEECH.replace("@TOKEN@", token) + body).encode()
+    return lambda token, **options: (SPEECH.replace("@TOKEN@", token) + body).encode()
 
 
 def instead_of_the_agent(monkeypatch: pytest.MonkeyPatch, body: str) -> None:

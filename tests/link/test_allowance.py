@@ -44,3 +44,18 @@ def test_a_long_silence_saves_no_more_than_is_allowed_at_once() -> None:
     clock.time += 1e6
     assert allowance.covers(10)
     assert not allowance.covers(1)
+
+
+def test_what_was_granted_comes_on_top_once() -> None:
+    allowance = Allowance(10, 1, Clock())
+    allowance.grant(100)
+    assert allowance.covers(105)
+    assert allowance.covers(5)
+    assert not allowance.covers(1)
+
+
+def test_a_grant_that_is_revoked_is_gone() -> None:
+    allowance = Allowance(10, 1, Clock())
+    allowance.grant(100)
+    allowance.revoke()
+    assert not allowance.covers(11)

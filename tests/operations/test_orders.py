@@ -8,7 +8,7 @@ import pytest
 from dflash_console.config import Config, ConsoleConfig, HostConfig, PackageConfig
 from dflash_console.fleet import HostView
 from dflash_console.model import LinkStatus, Missing
-from dflash_console.operations.orders import at_home, environments, needed_sections, order, source_of
+from dflash_console.operations.orders import BRIEF, at_home, environments, needed_sections, order, source_of
 from tests import pictures
 
 CONFIG = Config(ConsoleConfig(), PackageConfig(), {})
@@ -60,7 +60,11 @@ def test_of_those_found_the_ones_with_the_package_are_meant_and_all_where_none_h
 def test_a_service_elsewhere_is_a_failure_only_where_it_is_plain_which_environment_it_should_start(
     host: HostConfig, venv: str, expected: bool
 ) -> None:
-    assert order(view(host), CONFIG, venv, (), is_deep=False).fields["is_package_venv"] is expected
+    fields = order(view(host), CONFIG, venv, (), is_deep=False).fields
+    assert fields["is_package_venv"] is expected
+    assert fields["package_venv"] == host.package_venv
+    assert fields["brief"] == BRIEF
+    assert order(view(host), CONFIG, venv, (), is_deep=True).fields["brief"] is None
 
 
 def test_units_that_are_not_installed_are_not_asked_about() -> None:

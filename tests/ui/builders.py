@@ -9,6 +9,7 @@ import msgspec
 from dflash_console.config import Config, ConsoleConfig, HostConfig, PackageConfig
 from dflash_console.fleet import HostView
 from dflash_console.model import (
+    Copied,
     Filesystem,
     Gpu,
     GpuProcess,
@@ -444,6 +445,20 @@ def looping() -> HostView:
             venvs=[venv("/opt/env", package=editable)],
             units=[loop, absent, masked],
         ),
+    )
+
+
+def copied(**fields: object) -> HostView:
+    """A host whose package was copied here, with two files edited since, and another copy that was cut short."""
+    whole = {
+        "copied": Copied("ct129", "/root/ml-env", "0.5.11", WALL - 11_520, "kim@laptop", 2),
+        "interrupted": "copy from ct129 by sam@desk since 2026-08-02 02:41:07, staged",
+        **fields,
+    }
+    plain = venv("/root/venv_sglang", torch="2.11.0+cu130", package=package("/root/venv_sglang"))
+    return view(
+        HostConfig("ct203", address="10.1.2.203", role="target"),
+        snapshot("spare-two", [gpu(0)], venvs=[msgspec.structs.replace(plain, **whole)]),
     )
 
 

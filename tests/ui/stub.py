@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dflash_console.fleet import HostView
 from dflash_console.ui.app import ConsoleApp
+from dflash_console.ui.desk import Desk
 from dflash_console.ui.scene import Moment
 from dflash_console.ui.themes import load_themes
 from dflash_console.ui.verifying import VerdictSource
@@ -55,6 +56,7 @@ def console(
     clock: Clock | None = None,
     fleet: StubFleet | None = None,
     verdicts: VerdictSource | None = None,
+    desk: Desk | None = None,
 ) -> ConsoleApp:
     """A console over these hosts, at a clock that stands still."""
     return ConsoleApp(
@@ -63,5 +65,6 @@ def console(
         theme="night",
         interval=1.0,
         verdicts=verdicts,
+        desk=desk,
         clock=clock or Clock(),
     )

@@ -11,15 +11,22 @@ from textual.binding import Binding
 
 from dflash_console.ui.actions import ACTIONS, Place, actions_in, bindings, footer_keys, key_table
 from dflash_console.ui.app import ConsoleApp
+from dflash_console.ui.compare_screen import CompareScreen, DiffScreen
+from dflash_console.ui.copy_screen import CopyScreen
 from dflash_console.ui.evidence import EvidenceScreen
 from dflash_console.ui.fleet_screen import FleetScreen
 from dflash_console.ui.host_screen import TABS, HostScreen
+from dflash_console.ui.page_screen import PageScreen
 
-LATER = {"c", "s", "x", "r", "b", "d", "f", "e", "i"}
+LATER = {"s", "x", "r", "f", "e", "i"}
 SCREENS: tuple[tuple[Place, ...], ...] = (
     ("fleet",),
     *(("host", tab.place) for tab in TABS),
     ("evidence",),
+    ("page",),
+    ("page", "copy"),
+    ("page", "compare"),
+    ("page", "diff"),
 )
 """Whose keys work on each screen, with each tab in front."""
 PLACES: tuple[Place, ...] = get_args(Place)
@@ -43,7 +50,15 @@ def test_every_action_has_a_name_of_its_own_and_words() -> None:
 
 
 def test_every_action_exists_where_its_key_is_pressed() -> None:
-    homes: dict[Place, type] = {"fleet": FleetScreen, "evidence": EvidenceScreen, "everywhere": ConsoleApp}
+    homes: dict[Place, type] = {
+        "fleet": FleetScreen,
+        "evidence": EvidenceScreen,
+        "everywhere": ConsoleApp,
+        "page": PageScreen,
+        "copy": CopyScreen,
+        "compare": CompareScreen,
+        "diff": DiffScreen,
+    }
     for action in ACTIONS:
         method = "action_" + action.run.removeprefix("app.").partition("(")[0]
         assert hasattr(homes.get(action.place, HostScreen), method), action.id
@@ -56,7 +71,7 @@ def test_bindings_carry_the_actions_names() -> None:
 
 
 def test_the_footer_starts_with_what_is_needed_first() -> None:
-    assert [word for _, word in footer_keys("fleet")][:4] == ["move", "open", "verify", "filter"]
+    assert [word for _, word in footer_keys("fleet")][:4] == ["move", "open", "verify", "copy"]
     for tab in TABS:
         assert footer_keys("host", tab.place)[0] == ("esc", "back")
 

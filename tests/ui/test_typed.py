@@ -9,7 +9,7 @@ from textual.events import AppBlur, AppFocus, Key, MouseDown, Paste
 from textual.message import Message
 
 from dflash_console.ui.sequences import Refused
-from dflash_console.ui.typed import Typed
+from dflash_console.ui.typed import Typed, is_alone, together
 from tests.ui.garbage import garbage
 
 Piece = bytes | float
@@ -193,3 +193,36 @@ def test_after_any_garbage_a_key_is_a_key(seed: int) -> None:
     typist.pause(2.5)
     typist.events.clear()
     assert typist.send(b"?", 0.1, b"\x1b[A").seen() == ["question_mark", "up"]
+
+
+def test_a_key_knows_how_many_came_with_it() -> None:
+    typed = Typed()
+    (alone,) = typed.feed(b"c", 1.0)
+    assert isinstance(alone, Key)
+    assert is_alone(alone)
+    keys = [event for event in typed.feed(b"ct200\r", 2.0) if isinstance(event, Key)]
+    assert [together(key) for key in keys] == [6] * 6
+    assert not any(is_alone(key) for key in keys)
+    (arrow,) = typed.feed(b"\x1b[A", 3.0)
+    assert isinstance(arrow, Key)
+    assert is_alone(arrow)
+    assert is_alone(Key("c", "c"))
+
+
+def test_of_keys_that_were_held_none_is_alone() -> None:
+    typed = Typed()
+    assert typed.feed(b"copy all that", 1.0) == []
+    held = [event for event in (*typed.feed(b"\r", 1.01), *typed.silence(2.0)) if isinstance(event, Key)]
+    assert [key.key for key in held][-1] == "enter"
+    assert not any(is_alone(key) for key in held)
+
+
+def test_a_pasted_text_that_comes_in_pieces_has_no_key_alone_but_the_first_may_be() -> None:
+    typed = Typed()
+    assert not any(is_alone(key) for key in typed.feed(b"ct2", 1.0) if isinstance(key, Key))
+    (end,) = typed.feed(b"\r", 1.005)
+    assert isinstance(end, Key)
+    assert not is_alone(end)
+    (later,) = typed.feed(b"\r", 1.2)
+    assert isinstance(later, Key)
+    assert is_alone(later)

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from textual.pilot import Pilot
 
-from dflash_console.ui.app import ConsoleApp
 from dflash_console.ui.drawing.environments import draw_detail
 from dflash_console.ui.drawing.evidence import draw_evidence
 from dflash_console.ui.drawing.line import Line
@@ -21,6 +19,7 @@ from dflash_console.ui.panel import Panel
 from dflash_console.ui.run import _beside
 from dflash_console.verdict import Check, Verdict
 from tests.ui import builders, verdicts
+from tests.ui.driving import after, app_of, shown
 from tests.ui.looking import screen_text
 from tests.ui.stub import Clock, StubFleet, console
 from tests.ui.verdicts import StubVerdicts
@@ -28,29 +27,6 @@ from tests.waiting import until
 
 SIZE = (120, 40)
 VENV = "/root/venv_sglang"
-
-
-def app_of(pilot: Pilot[None]) -> ConsoleApp:
-    """The console that a pilot drives."""
-    assert isinstance(pilot.app, ConsoleApp)
-    return pilot.app
-
-
-async def after(pilot: Pilot[None], *keys: str) -> str:
-    """What is on the screen after these keys, the first of which comes when all is drawn."""
-    await pilot.pause()
-    await pilot.pause()
-    for key in keys:
-        await pilot.press(key)
-    await pilot.pause()
-    await pilot.pause()
-    return screen_text(app_of(pilot))
-
-
-async def shown(pilot: Pilot[None], words: str) -> None:
-    """Waits until these words are on the screen."""
-    app = app_of(pilot)
-    await until(lambda: words in screen_text(app), 10, words)
 
 
 TO_CT200 = ("enter", "greater_than_sign")

@@ -4,16 +4,36 @@ from __future__ import annotations
 
 __all__ = ["PROGRAM"]
 
-# Runs on any Python from 3.8 on, with SIGNAL and MODULES set. Its answers are JSON lines on fd 3, since imports
-# print to stdout, and stand beside faulthandler's stacks there.
+# Runs on any Python from 3.8 on, with SIGNAL, UNHEARD and MODULES set. Its answers are JSON lines on fd 3, since
+# imports print to stdout, and stand beside faulthandler's stacks there.
 PROGRAM = r"""
 import faulthandler, importlib, json, os, sys, time, traceback
 
 
+def mark(fd):
+    try:
+        return os.fstat(fd)[1:3]
+    except OSError:
+        return None
+
+
+def spare():
+    try:
+        return os.dup2(3, 700, False)
+    except OSError:
+        return os.dup(3)
+
+
+MARK, SPARE = mark(3), spare()
+
+
 def say(**answer):
     data = (json.dumps(answer) + "\n").encode()
+    fd = next((fd for fd in (3, SPARE) if mark(fd) == MARK), None)
+    if fd is None:
+        os._exit(UNHEARD)
     while data:
-        data = data[os.write(3, data):]
+        data = data[os.write(fd, data):]
 
 
 def is_absent(error, name):

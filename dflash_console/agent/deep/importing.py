@@ -15,7 +15,7 @@ import time
 from ..redact import redact_text
 from ..verify.checks import check
 from ..verify.program import Ended, run
-from ..verify.question import innermost
+from ..verify.question import UNHEARD, innermost
 from .driver import driver_of
 from .environment import Environment, find_environment, find_unit
 from .import_program import PROGRAM
@@ -39,9 +39,11 @@ LIBCUDA = re.compile(r"libcuda\.so(\.1)?\b")
 
 
 def work(channel: Channel, message: dict[str, Any]) -> None:
-    """Sends a check `import MODULE` for each listed module, by the name of its first alternative."""
+    """Sends a check `import MODULE` for each listed module, by the name of its first alternative; of the package
+    itself when none is listed."""
     until = time.monotonic() + max(1.0, float(message["limit"]) - SPARE)
     modules = [[str(name) for name in alternatives] for alternatives in message["modules"]]
+    modules = modules or [[str(message["package"])]]
     environment = find_environment(message)
     answers: list[Answer] = []
     if isinstance(environment, Environment):
@@ -64,7 +66,7 @@ def _imported(python: str, modules: list[list[str]], variables: dict[str, str], 
         return [{"unknown": "not reached: the time was over"}]
     # An empty value hides all GPUs. Nothing may be left behind in the environment.
     environment = {**variables, "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
-    script = f"SIGNAL, MODULES = {int(WHERE)}, {modules!a}\n{PROGRAM}"
+    script = f"SIGNAL, UNHEARD, MODULES = {int(WHERE)}, {UNHEARD}, {modules!a}\n{PROGRAM}"
     ended = run([python, "-"], script.encode("ascii"), limit, environment, lambda: os.chdir("/"), WHERE)
     found: list[Answer] = []
     stack: list[str] = []
@@ -88,6 +90,8 @@ def _ended(ended: Ended, stack: list[str], limit: float) -> Answer:
         return {"error": f"the interpreter can't be started: {ended.problem}", "lines": lines}
     if ended.status is None:
         return {"unknown": f"not imported within {limit:.0f} s: it hangs{inside}", "lines": lines}
+    if ended.status == UNHEARD:
+        return {"unknown": "it closes files that are not its own while it is imported", "lines": lines}
     if ended.status >= 0:
         words = f"the interpreter ended with exit status {ended.status} in the middle of the import"
         return {"error": words, "lines": lines}

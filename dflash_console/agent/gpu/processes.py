@@ -111,6 +111,15 @@ class Enricher:
         self._started = started
         self._known: dict[int, _Known] = {}
 
+    @property
+    def notes(self) -> list[str]:
+        """What was left out in looking at the processes, for people."""
+        return [
+            f"process {pid}: its environment is not known, {known.unsearched} more folders on its PATH not looked at"
+            for pid, known in sorted(self._known.items())
+            if known.unsearched
+        ]
+
     def add(self, rows: Iterable[dict[str, Any]], now: float) -> None:
         """Completes the processes of all rows in place; forgets those that hold no GPU any more."""
         seen: dict[int, _Known] = {}
@@ -139,11 +148,12 @@ class Enricher:
 class _Known:
     """A process that holds a GPU."""
 
-    __slots__ = ("facts", "read_until", "same_until", "started")
+    __slots__ = ("facts", "read_until", "same_until", "started", "unsearched")
 
     def __init__(self, started: int | None, told: Process | None, now: float) -> None:
         self.started = started
         self.same_until = now
+        self.unsearched = int(told.get("unsearched", 0)) if told is not None else 0
         if told is None:
             self.facts: Process = {"command": missing("not_found", "not visible here")}
             self.read_until = now + FRESH

@@ -178,6 +178,7 @@ class Reader:
         rows = rows[:MOST_ROWS]
         notes = left_out(more) + keep_biggest(rows)
         self._enricher.add(rows, time.monotonic())
+        notes += self._enricher.notes
         count: Any = len(view.gpus)
         if rows and not view.gpus:
             count = missing("unsupported", "these GPUs are not on the PCI bus")

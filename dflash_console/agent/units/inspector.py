@@ -212,6 +212,8 @@ def _running_interpreter(process: dict[str, Any]) -> tuple[str | dict[str, str],
         return first, venv
     if venv:
         return os.path.join(venv, "bin", os.path.basename(first) if is_python(first) else "python"), venv
+    if process["unsearched"]:
+        return missing("error", f"{process['unsearched']} more folders on its PATH not looked at"), None
     return process["exe"] or missing("permission", f"may not read /proc/{process['pid']}/exe"), None
 
 

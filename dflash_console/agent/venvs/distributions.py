@@ -20,11 +20,13 @@ INFO = re.compile(r"([^~].*?)(-\d[^-]*(-py[\d.]+)?)?\.(dist|egg)-info", re.DOTAL
 class Distribution:
     """One dist-info or egg-info."""
 
-    def __init__(self, folder: str, name: str, version: str) -> None:
+    def __init__(self, folder: str, name: str, version: str, problem: str = "") -> None:
         self.path = f"{folder}/{name}"
         self.name = name
         self.version = version
         """By the metadata inside; empty when that can't be read."""
+        self.problem = problem or f"{name} has no version in its METADATA"
+        """Why the version is empty, when it is."""
 
 
 class Distributions:
@@ -51,7 +53,7 @@ class Distributions:
             return missing("not_found", f"no dist-info of {name}")
         if len(found) > 1:
             return missing("mismatch", f"{len(found)} at once: " + ", ".join(item.name for item in found))
-        return found[0].version or missing("error", f"{found[0].name} has no version in its METADATA")
+        return found[0].version or missing("error", found[0].problem)
 
     def versions(self, names: list[str]) -> dict[str, str]:
         """Of those that are there, by the names asked for; more than one version is `0.5.9 and 0.5.11`."""
@@ -78,7 +80,12 @@ class Distributions:
             text = text or self._look.text(f"{folder}/{name}/{file}", METADATA_LIMIT, is_head=True)
         # An egg-info may be a file.
         text = text or self._look.text(f"{folder}/{name}", METADATA_LIMIT, is_head=True)
-        return Distribution(folder, name, _version(text or ""))
+        files = [f"{folder}/{name}/METADATA", f"{folder}/{name}/PKG-INFO", f"{folder}/{name}"]
+        odd = next(
+            (f"{file} is {self._look.odd[file]}, not a file" for file in files[:2] if file in self._look.odd),
+            "",
+        )
+        return Distribution(folder, name, _version(text or ""), odd)
 
 
 def _version(metadata: str) -> str:

@@ -7,7 +7,7 @@ import os
 import re
 
 from ..section import missing
-from .look import Look, shown
+from .look import Look
 
 __all__ = ["Interpreter", "prefix_of", "read_interpreter"]
 
@@ -24,6 +24,8 @@ class Interpreter:
         """`t` for a free-threaded build, else empty."""
         self.python: str | dict[str, str] = f"{minor[0]}.{minor[1]}"
         """`3.12.3`, or why it can't run, ready for the wire."""
+        self.is_apart = False
+        """Whether the whole folder is an environment's own; a Python without one shares its prefix with others."""
         self.sites: list[str] = []
         """Its own site-packages folders, in the interpreter's order."""
         self.system_sites: list[str] = []
@@ -60,8 +62,13 @@ def read_interpreter(prefix: str, look: Look) -> Interpreter | dict[str, str]:
     number = look.errors.get(f"{prefix}/pyvenv.cfg", 0)
     if text is None and number not in (errno.ENOENT, errno.ENOTDIR):
         reason = "permission" if number in DENIED else "error"
-        words = f": {os.strerror(number)}" if number else ", being no regular file"
-        return missing(reason, f"pyvenv.cfg can't be read{words}")
+        odd = look.odd.get(f"{prefix}/pyvenv.cfg")
+        words = (
+            f"pyvenv.cfg can't be read: {os.strerror(number)}"
+            if number
+            else f"pyvenv.cfg is {odd}, not a file"
+        )
+        return missing(reason, words)
     config = read_pyvenv(text or "")
     conda = look.names(f"{prefix}/conda-meta") if text is None else []
     libraries = _libraries(prefix, look)
@@ -76,6 +83,7 @@ def read_interpreter(prefix: str, look: Look) -> Interpreter | dict[str, str]:
     threads = "t" if any(name == f"python{minor[0]}.{minor[1]}t" for _, name in libraries) else ""
     found = Interpreter(prefix, minor, threads)
     found.python = problem or _version(full, minor)
+    found.is_apart = text is not None or bool(conda)
     base = prefix
     if text is not None:
         base = os.path.dirname(config.get("home") or os.path.dirname(real))
@@ -117,7 +125,7 @@ def _no_folder(prefix: str, look: Look) -> dict[str, str] | None:
         return missing("not_found", "not a folder")
     if number in (errno.ENOENT, errno.ENOTDIR):
         if os.path.islink(prefix):
-            return missing("not_found", f"a link to {shown(os.readlink(prefix))}, which is not there")
+            return missing("not_found", f"a link to {os.readlink(prefix)}, which is not there")
         return missing("not_found", "no such folder")
     return missing("permission" if number in DENIED else "error", os.strerror(number))
 
@@ -145,7 +153,7 @@ def _executable(prefix: str, look: Look) -> tuple[str | None, dict[str, str] | N
                 return path, None
             broken = broken or missing("permission", f"bin/{name} may not be executed")
         elif os.path.islink(path):
-            target = shown(os.readlink(path))
+            target = os.readlink(path)
             gone = "which is a loop" if look.errors.get(path) == errno.ELOOP else "which is not there"
             broken = broken or missing(
                 "not_found", f"broken interpreter link: bin/{name} -> {target}, {gone}"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import stat
 import time
 
-from ..regular import read_regular
+from ..regular import kind_of, read_regular
 
 __all__ = ["Look", "has_changed", "mark_of", "native", "shown"]
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 NAMES_LIMIT = 20000
 """Entries of a folder that are looked at."""
+_ESCAPED = re.compile(r"\\x(5c|[89a-f][0-9a-f])")
 YOUNG = 1_500_000_000
 """Nanoseconds. After a change this close to the look, a second one may bear the same time."""
 
@@ -45,7 +47,12 @@ def has_changed(marks: dict[str, Mark]) -> bool:
 
 
 def shown(text: str) -> str:
-    """The text without lone surrogates, which JSON can't carry: bytes that are no UTF-8 become `\\xNN`."""
+    """The text without lone surrogates, which JSON can't carry: bytes that are no UTF-8 become `\\xNN`.
+
+    `native` makes the same path of it again; so what only looks like such a byte gets its backslash escaped.
+    """
+    if "\\" in text:
+        text = _ESCAPED.sub(r"\\x5cx\1", text)
     try:
         return os.fsencode(text).decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:
@@ -53,8 +60,14 @@ def shown(text: str) -> str:
 
 
 def native(text: str) -> str:
-    """A path of the config as this system's calls take it, whatever the login's locale is."""
-    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
+    """A path of the console's, as in the config or as `shown`, as this system's calls take it in any locale."""
+    data = text.encode("utf-8", "surrogateescape")
+    if "\\" in text:
+        parts = _ESCAPED.split(text)
+        halves = [part.encode("utf-8", "surrogateescape") for part in parts[::2]]
+        codes = [bytes([int(code, 16)]) for code in parts[1::2]]
+        data = b"".join(part for pair in zip(halves, [*codes, b""]) for part in pair)
+    return os.fsdecode(data)
 
 
 class Look:
@@ -64,6 +77,8 @@ class Look:
         self.marks: dict[str, Mark] = {}
         self.errors: dict[str, int] = {}
         """Why a file could not be looked at or read, by the system's number; ENOENT and the like included."""
+        self.odd: dict[str, str] = {}
+        """What has a file's place and is none, by path: `a FIFO`."""
         self.cut: list[str] = []
         """Files and folders that hold more than was read of them."""
         self._names: dict[str, list[str]] = {}
@@ -88,6 +103,14 @@ class Look:
         mark = self.mark(path)
         return None if isinstance(mark, int) or not stat.S_ISREG(mark[2]) else mark[3]
 
+    def odd_at(self, path: str) -> str:
+        """What is there if that is neither a regular file nor a link to one: `a FIFO`; empty when nothing is odd."""
+        mark = self.mark(path)
+        odd = "" if isinstance(mark, int) else kind_of(mark[2])
+        if odd:
+            self.odd[path] = odd
+        return odd
+
     def names(self, folder: str) -> list[str]:
         """The names in a folder, sorted, as they were when first asked for; none when it can't be read."""
         if folder not in self._names:
@@ -110,6 +133,7 @@ class Look:
         that a path in the text can be opened.
         """
         if self.size(path) is None:
+            self.odd_at(path)
             return None
         try:
             data = read_regular(path, limit if is_head else limit + 1)

@@ -46,6 +46,9 @@ def read_packages(interpreter: Interpreter, spec: dict[str, Any], look: Look) ->
     }
 
 
+NO_INIT = "a folder without __init__.py"
+
+
 class _Package:
     def __init__(
         self,
@@ -71,7 +74,7 @@ class _Package:
         kind = self._kind(found, where, bool(direct and direct[1]))
         return {
             "name": name,
-            "origin": found.origin or missing("not_found", f"a folder without __init__.py: {where}"),
+            "origin": found.origin or missing("not_found", self._no_init(where)),
             "kind": kind,
             "version": self._version(found, where),
             "dist_version": self._distributions.version(name),
@@ -80,6 +83,12 @@ class _Package:
             "editable_from": editable or (where if kind == "editable" else None),
             "outside": self._is_outside(found.origin or where),
         }
+
+    def _no_init(self, folder: str) -> str:
+        """Why a folder is no regular package."""
+        path = f"{folder}/__init__.py"
+        odd = self._look.odd_at(path)
+        return f"a folder whose __init__.py is {odd}, not a file: {path}" if odd else f"{NO_INIT}: {folder}"
 
     def _absent(self, name: str) -> dict[str, str]:
         if not self._interpreter.sites:
@@ -118,7 +127,9 @@ class _Package:
 
     def _is_outside(self, path: str) -> bool:
         real = os.path.realpath(path)
-        return not any(real.startswith(os.path.realpath(site) + "/") for site in self._interpreter.sites)
+        homes = [self._interpreter.prefix] if self._interpreter.is_apart else []
+        homes += self._interpreter.sites
+        return not any(real.startswith(os.path.realpath(home) + "/") for home in homes)
 
     def _module(self, alternatives: list[str]) -> tuple[str, str | dict[str, str] | None]:
         """The first alternative that serves; else the first that is there, with what is wrong; else None."""
@@ -126,6 +137,8 @@ class _Package:
         for name in alternatives:
             found = self._finder.find(name)
             if found is None:
+                fault = self._instead(name)
+                broken = broken or ((name, fault) if fault is not None else None)
                 continue
             fault = self._fault(found)
             if fault is None:
@@ -133,11 +146,21 @@ class _Package:
             broken = broken or (name, fault)
         return broken or (alternatives[0], None)
 
+    def _instead(self, name: str) -> dict[str, str] | None:
+        """What has the place of a module that import does not find, if that is no file."""
+        parent, _, leaf = name.rpartition(".")
+        package = self._finder.find(parent) if parent else None
+        for folder in (package.folders if package is not None else None) or ():
+            odd = self._look.odd_at(f"{folder}/{leaf}.py")
+            if odd:
+                return missing("error", f"{odd}, not a file: {folder}/{leaf}.py")
+        return None
+
     def _fault(self, found: Found) -> dict[str, str] | None:
         """Why a module that import finds can't serve."""
         origin = found.origin
         if origin is None:
-            return missing("error", f"a folder without __init__.py: {(found.folders or [''])[0]}")
+            return missing("error", self._no_init((found.folders or [""])[0]))
         size = self._look.size(origin)
         # An empty package may be meant; one that stands before a module of its name is not.
         if size == 0 and (not found.folders or self._look.size(f"{found.folders[0]}.py") is not None):

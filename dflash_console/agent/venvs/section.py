@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from ..child import Channel
-    from .reading import Item
+    from .reading import Counted, Item
 
+COUNT = 29.9
+"""Seconds between two counts of what changed since a copy, at least; mostly it is FULL."""
+COUNT_SHARE = 0.0006
+"""Of one CPU that such counts may take."""
 STALL = 5.0
 """Seconds without a word from a child, after which what it looks at counts as hung."""
 LONGEST = 120.0
@@ -97,6 +101,9 @@ class _Known:
         self.is_remote = False
         self.is_gone = False
         self.cut: list[str] = []
+        self.counted: Counted | None = None
+        self.count_at = 0.0
+        """When the changed files of a copy may be counted anew."""
 
 
 class VenvSection(Section):
@@ -252,7 +259,9 @@ class VenvSection(Section):
         for path in paths:
             known = self._known.get(path)
             is_due = known is None or known.is_young or path in self._due
-            items.append((path, self._sources[path], None if known is None or is_due else known.marks))
+            marks = None if known is None or is_due else known.marks
+            counted = known.counted if known is not None and now < known.count_at else None
+            items.append((path, self._sources[path], marks, counted))
         if lane.start(lambda channel: look_at(channel, items, spec), paths, spec, now):
             self._due.difference_update(paths)
 
@@ -266,7 +275,12 @@ class VenvSection(Section):
                 lane.close()
             if seen is not None and path in self._sources and lane.spec is self._spec:
                 self._is_stale = True
+                before = self._known.get(path)
                 known = self._known[path] = _Known(seen["venv"], seen["real"])
+                known.counted = seen["counted"]
+                known.count_at = before.count_at if before is not None and not seen["cost"] else 0.0
+                if seen["cost"]:
+                    known.count_at = now + max(COUNT, seen["cost"] / COUNT_SHARE)
                 known.marks, known.is_young = seen["marks"], seen["is_young"]
                 known.is_remote, known.is_gone = seen["is_remote"], seen["is_gone"]
                 known.cut = seen["cut"]

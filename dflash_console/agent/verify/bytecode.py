@@ -1,102 +1,86 @@
-"""Bytecode that Python would run though its source says something else.
+"""Bytecode that Python would run though its source may say something else.
 
 A .pyc is taken when the source's mtime (whole seconds) and size are those in its header (PEP 552), so a source
-that was replaced with both kept is never seen. Only the environment's own interpreter can tell for sure: it
-compiles those few sources that are newer than their bytecode all the same.
+that was replaced with both kept is never seen. Only the environment's own interpreter can tell for sure, by compiling
+the source, which is too dear to do for all. But two sources have the same mtime only when somebody kept or set the
+mtime of one, so bytecode is above suspicion where it was written in its place after the source was, and the source's
+mtime is the time at which that was written.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import re
 
-from .program import run
-
-__all__ = ["Compiled", "compile_all", "stale_candidates"]
+__all__ = ["find_suspects", "is_bytecode_of"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Tuple
+
     from ..venvs.interpreter import Interpreter
     from .tree import Seen, Tree
 
-SCRIPT = r"""
-import importlib.util, json, marshal, os, sys
-def say(*words):
-    data = (json.dumps(words) + "\n").encode()
-    while data:
-        data = data[os.write(3, data):]
-def code(path):
-    with open(path, "rb") as file:
-        return compile(file.read(), path, "exec", 0, True, 0)
-def is_stale(source, cached):
-    with open(cached, "rb") as file:
-        data = file.read()
-    if data[:4] != importlib.util.MAGIC_NUMBER:
-        return False
-    try:
-        kept = marshal.loads(data[16:])
-    except Exception:
-        return False
-    try:
-        return kept != code(source)
-    except (SyntaxError, ValueError):
-        return True
-sources, pairs = json.load(sys.stdin)
-for source in sources:
-    try:
-        code(source)
-    except (SyntaxError, ValueError) as error:
-        where = " at line %d" % error.lineno if getattr(error, "lineno", None) else ""
-        say("broken", source, type(error).__name__ + where + ": " + str(getattr(error, "msg", error)))
-    except (OSError, RecursionError, MemoryError):
-        pass
-for source, cached in pairs:
-    try:
-        say("stale" if is_stale(source, cached) else "same", source)
-    except (OSError, RecursionError, MemoryError):
-        say("same", source)
-"""
+    Pair = Tuple[str, str, int]
+    """A source, bytecode that Python may take for it, and the level of optimisation that this is for."""
+
+KEPT = 2_000_000_000
+"""Nanoseconds between mtime and ctime beyond which the mtime is not the time at which the file was written."""
 
 
-class Compiled:
-    """What the interpreter said."""
-
-    def __init__(self) -> None:
-        self.stale: list[str] = []
-        """Sources whose bytecode is another's."""
-        self.compared = 0
-        self.broken: dict[str, str] = {}
-        """Sources that do not compile, and why."""
-        self.problem = ""
-
-
-def stale_candidates(interpreter: Interpreter, tree: Tree, vouched: set[str]) -> list[tuple[str, str]]:
-    """Pairs of a source and the bytecode that Python takes for it, where the source changed later.
-
-    Not those in `vouched`, that are as they were installed: of them only the ctime is newer (a hard link, a
-    change of owner, a copy of the whole environment).
-    """
-    suffix = f".cpython-{interpreter.minor[0]}{interpreter.minor[1]}{interpreter.threads}.pyc"
-    found: list[tuple[str, str]] = []
+def find_suspects(interpreter: Interpreter, tree: Tree, vouched: set[str]) -> list[Pair]:
+    """The bytecode that Python takes and that may be of another source, also that of `python -O` and `-OO`; first that
+    of sources which are not in `vouched`, those that are as they were installed."""
+    minor = f"{interpreter.minor[0]}{interpreter.minor[1]}{interpreter.threads}"
+    pattern = re.compile(rf"(.+)\.cpython-{minor}(?:\.opt-([12]))?\.pyc", re.DOTALL)
+    found: list[tuple[bool, Pair]] = []
     for cache in tree.caches:
         folder = os.path.dirname(cache)
         prefix = f"{folder}/" if folder else ""
         try:
             entries = list(os.scandir(f"{tree.root}/{cache}"))
+            changed = os.stat(f"{tree.root}/{folder}").st_mtime_ns
         except OSError:
             continue
         for entry in entries:
-            name = f"{prefix}{entry.name[: -len(suffix)]}.py"
+            match = pattern.fullmatch(entry.name)
+            name = f"{prefix}{match[1]}.py" if match is not None else ""
             source = tree.files.get(name)
-            if not entry.name.endswith(suffix) or source is None or name in vouched:
+            if match is None or source is None:
                 continue
             try:
-                is_later = source.ctime > entry.stat().st_ctime_ns
-                if is_later and _is_taken(entry.path, source):
-                    found.append((f"{tree.root}/{name}", entry.path))
+                is_suspect = _may_be_of_another(entry, source, name in vouched, changed)
+                if is_suspect and _is_taken(entry.path, source):
+                    pair = (f"{tree.root}/{name}", entry.path, int(match[2] or 0))
+                    found.append((name in vouched, pair))
             except OSError:
                 continue
-    return sorted(found)
+    return [pair for _, pair in sorted(found)]
+
+
+def is_bytecode_of(interpreter: Interpreter, tree: Tree, name: str) -> bool | None:
+    """Whether the bytecode in the cache is of a source of that size and mtime; None when there is none that was
+    written before the source last changed."""
+    folder, leaf = os.path.split(name)
+    tag = f"cpython-{interpreter.minor[0]}{interpreter.minor[1]}{interpreter.threads}"
+    path = os.path.join(tree.root, folder, "__pycache__", f"{leaf[: -len('.py')]}.{tag}.pyc")
+    source = tree.files[name]
+    try:
+        is_older = leaf.endswith(".py") and os.stat(path).st_mtime_ns <= source.ctime
+        return _is_taken(path, source) if is_older else None
+    except OSError:
+        return None
+
+
+def _may_be_of_another(entry: os.DirEntry[str], source: Seen, is_vouched: bool, changed: int) -> bool:
+    """`changed`: when a name last came into the source's folder, or went from there, in nanoseconds."""
+    status = entry.stat()
+    is_copied = abs(status.st_ctime_ns - status.st_mtime_ns) > KEPT
+    if source.links > 1 and is_vouched:
+        # A link to it from another environment changes the ctime, and the mtime is that of uv's cache.
+        return is_copied or changed > status.st_ctime_ns
+    is_kept = abs(source.ctime - source.mtime) > KEPT
+    return is_copied or is_kept or source.ctime > status.st_ctime_ns
 
 
 def _is_taken(path: str, source: Seen) -> bool:
@@ -112,32 +96,3 @@ def _is_taken(path: str, source: Seen) -> bool:
     if flags:
         return flags == 1  # by hash, and not to be checked
     return time == source.mtime // 1_000_000_000 & 0xFFFFFFFF and size == source.size & 0xFFFFFFFF
-
-
-def compile_all(python: str, pairs: list[tuple[str, str]], sources: list[str], limit: float) -> Compiled:
-    """Have the environment's interpreter compare the pairs and compile the sources, within `limit` seconds.
-
-    It runs apart from the environment (-I -S) and writes nothing.
-    """
-    compiled = Compiled()
-    if not pairs and not sources:
-        return compiled
-    text = json.dumps([sources, pairs]).encode("ascii")
-    ended = run(
-        [python, "-I", "-S", "-B", "-c", SCRIPT], text, limit, dict(os.environ), lambda: os.chdir("/")
-    )
-    for line in ended.answers.decode("ascii", "replace").split("\n"):
-        try:
-            kind, source, *words = json.loads(line) if line else ("", "")
-        except ValueError:
-            continue
-        if kind == "broken":
-            compiled.broken[source] = words[0]
-        elif kind:
-            compiled.compared += 1
-            if kind == "stale":
-                compiled.stale.append(source)
-    if ended.problem or ended.status not in (0, None):
-        lines = ended.output.decode("utf-8", "replace").strip().split("\n")
-        compiled.problem = ended.problem or f"its interpreter ended with {ended.status}: {lines[-1]}"
-    return compiled

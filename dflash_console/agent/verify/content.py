@@ -6,11 +6,13 @@ The dear part of a verification: the agent keeps what it says until a file chang
 from __future__ import annotations
 
 import os
-import re
 
-from .bytecode import Compiled, compile_all, stale_candidates
+from .bytecode import find_suspects
 from .checks import check, counted, first_few
-from .record import Comparison, Record, compare, is_code, read_record
+from .compiling import Chain, Compiled, compile_all
+from .leftovers import check_leftovers
+from .record import Record, compare, read_record
+from .record_check import is_test, unvouched, vouched
 
 __all__ = ["check_contents", "check_version"]
 
@@ -18,15 +20,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .bytecode import Pair
     from .ground import Ground
+    from .record import Comparison
     from .tree import Tree
 
-COMPILE_LIMIT = 400
-"""Changed files up to which each is compiled to tell a patch from damage."""
-BURST = 60_000_000_000
-"""Nanoseconds within which one installation unpacks its files."""
-STRAY = r"[-_. ~]*(bak|back|backup|old|orig|original|saved?|copy|tmp|temp|prev|before|broken|new|\d)"
-"""How a folder that somebody put aside goes on after the package's name."""
+ENTRIES = (
+    "launch_server.py",
+    "srt/server_args.py",
+    "srt/entrypoints/http_server.py",
+    "srt/entrypoints/engine.py",
+    "srt/managers/scheduler.py",
+    "srt/managers/tokenizer_manager.py",
+    "srt/managers/detokenizer_manager.py",
+    "srt/model_executor/model_runner.py",
+)
+"""What a server of sglang's imports once it runs, mostly within functions."""
 
 
 def check_version(ground: Ground, cells: dict[str, Any]) -> dict[str, Any]:
@@ -45,11 +54,65 @@ def check_version(ground: Ground, cells: dict[str, Any]) -> dict[str, Any]:
     return check("version", "warn", f"tree {version}, dist-info {installed}: {how}", places)
 
 
-def check_contents(ground: Ground, tree: Tree, cells: dict[str, Any], limit: float) -> list[dict[str, Any]]:
-    """The checks `record`, `leftovers`, `bytecode` and `links`. `limit`: seconds for the interpreter that
-    compiles. Raises OSError when the disk fails."""
+def check_contents(
+    ground: Ground,
+    tree: Tree,
+    cells: dict[str, Any],
+    modules: list[list[str]],
+    limit: float,
+    brief: float | None,
+    earlier: dict[str, Any],
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The checks `record`, `leftovers`, `bytecode` and `links`, and how far the interpreter came that compiles, to go
+    on from the next time (`earlier`); empty when it has done all.
+
+    `limit`: seconds for that interpreter; `brief`: fewer, when there are to be answers at once. Raises OSError when
+    the disk fails.
+    """
     version, installed = cells["version"], cells["dist_version"]
     is_split = isinstance(version, str) and isinstance(installed, str) and version != installed
+    record, found = _compared(ground, tree, cells)
+    prefix = os.path.relpath(tree.root, ground.home) + "/" if tree.root != ground.home else ""
+    known = (
+        {name[len(prefix) :] for name in found.same if name.startswith(prefix)}
+        if found is not None
+        else set()
+    )
+    suspects = find_suspects(ground.interpreter, tree, known)
+    has_voucher = found is not None and not is_split and not found.unhashed
+    sources = [name for name in tree.code if name.endswith(".py") and name not in known]
+    sources.sort(key=_rank)
+    paths = [f"{tree.root}/{name}" for name in sources]
+    listed = _listed(ground, modules)
+    starts = [] if has_voucher or not ground.where else _starts(ground, listed)
+    chain = Chain(tree.root, ground.package, starts) if starts else None
+    compiled = Compiled.again(earlier)
+    compiled.is_brief = brief is not None and brief < limit
+    seconds = limit if brief is None else min(brief, limit)
+    compile_all(ground.python(), paths, suspects, chain, seconds, compiled)
+    if found is None or is_split:
+        why = (
+            str(record)
+            if found is None
+            else f"RECORD is of {installed} and can't vouch for a tree of {version}"
+        )
+        checks = [unvouched(why, tree, known, found, compiled, len(paths))]
+    else:
+        vital = {*listed, *(f"{ground.home}/{name}" for name in found.changed)}
+        checks = [vouched(record, found, tree, prefix, compiled, len(paths), vital)]
+    checks.append(check_leftovers(ground, tree, found if is_split else None, version, installed))
+    checks.append(_bytecode(tree, suspects, compiled))
+    checks.append(_links(tree, prefix, found))
+    is_whole = (
+        len(compiled.compiled) == len(paths)
+        and len(compiled.compared) == len(suspects)
+        and not compiled.waiting
+    )
+    return checks, {} if is_whole else compiled.kept()
+
+
+def _compared(ground: Ground, tree: Tree, cells: dict[str, Any]) -> tuple[Record | str, Comparison | None]:
+    """The RECORD, or why there is none, and how the files are against it."""
     vouching = ground.vouching
     record: Record | str = "no dist-info beside the package"
     if vouching is not None:
@@ -60,186 +123,57 @@ def check_contents(ground: Ground, tree: Tree, cells: dict[str, Any], limit: flo
         record = f"{len(ground.installed)} dist-infos, or none beside the package"
     found = compare(record, tree) if isinstance(record, Record) else None
     if found is not None and not (found.same or found.changed or found.unhashed):
-        record, found = "RECORD lists none of the files that are there", None
-    same = set(found.same) if found is not None else set()
-    prefix = os.path.relpath(tree.root, ground.home) + "/" if tree.root != ground.home else ""
-    candidates = stale_candidates(
-        ground.interpreter, tree, {name for name in tree.files if prefix + name in same}
-    )
-    touched: list[str] = []
-    if found is not None and not is_split:
-        sources = (name for name in found.changed + found.extra if name.endswith(".py"))
-        touched = [f"{ground.home}/{name}" for name in sources if name.startswith(prefix)]
-    compiled = compile_all(ground.python(), candidates, touched[:COMPILE_LIMIT], limit)
-    checks = []
-    if found is None:
-        checks.append(check("record", "unknown", str(record)))
-    elif is_split:
-        checks.append(_split_record(found, version, installed))
-    else:
-        checks.append(_record(record, found, tree, prefix, compiled))
-    checks.append(_leftovers(ground, tree, found if is_split else None, version, installed))
-    checks.append(_bytecode(tree, candidates, compiled))
-    checks.append(_links(tree, prefix, found))
-    return checks
+        return "RECORD lists none of the files that are there", None
+    return record, found
 
 
-# ---- record
+def _rank(name: str) -> tuple[bool, int, str]:
+    """What is imported early comes first: the deeper a module lies, the later, and tests never."""
+    return is_test(name), name.count("/"), name
 
 
-def _record(
-    record: Record | str, found: Comparison, tree: Tree, prefix: str, compiled: Compiled
-) -> dict[str, Any]:
-    extra = [name for name in found.extra if is_code(name)]
-    # Others may share a folder beside the package: sglang's wheels bring a `tools` of their own.
-    lost = [name for name in found.missing if is_code(name) and name.startswith(prefix)]
-    parts = [
-        ("missing", found.missing),
-        ("changed", found.changed),
-        ("unreadable", found.unreadable),
-        ("extra", extra),
-    ]
-    evidence = [f"{word}: {name}" for word, names in parts for name in names]
-    evidence += [f"{path} does not compile: {words}" for path, words in compiled.broken.items()]
-    others = len(found.extra) - len(extra)
-    if others:
-        evidence.append(
-            f"and {counted(others, 'file')} beside them that {'is' if others == 1 else 'are'} no code"
-        )
-    strange = record.strange if isinstance(record, Record) else []
-    evidence += [f"RECORD leads out of the environment: {path}" for path in strange]
-    evidence += [f"may not be read: {tree.root}/{name}" for name in tree.unreadable]
-    told = [f"{len(names):,} {word} ({first_few(names, 2)})" for word, names in parts if names]
-    if tree.unreadable:
-        told.append(
-            f"{counted(len(tree.unreadable), 'folder')} may not be read ({first_few(tree.unreadable, 2)})"
-        )
-    if strange:
-        told.append(f"RECORD names {counted(len(strange), 'path')} outside the environment")
-    if compiled.broken:
-        path, words = next(iter(compiled.broken.items()))
-        detail = f"damaged: {path} does not compile: {words}; {', '.join(told)}"
-        return check("record", "fail", detail, evidence)
-    if lost:
-        return check("record", "fail", ", ".join(told), evidence)
-    if found.unhashed:
-        words = (
-            f"RECORD has no hash for {counted(len(found.unhashed), 'file')} ({first_few(found.unhashed, 2)})"
-        )
-        return check("record", "unknown", ", ".join([words, *told]), evidence)
-    if told:
-        is_patch = bool(found.changed or extra)
-        return check(
-            "record", "warn", ", ".join(told) + (": patched or damaged" if is_patch else ""), evidence
-        )
-    if tree.is_cut:
-        return check("record", "unknown", f"more than {len(tree.files):,} files")
-    return check("record", "pass", f"{counted(len(found.same), 'file')} as installed", evidence)
+def _listed(ground: Ground, modules: list[list[str]]) -> list[str]:
+    """The files of the package that the import of the listed modules runs for sure, those above them first."""
+    names = [ground.package]
+    for alternatives in modules:
+        for name in alternatives:
+            parts = name.split(".")
+            names += [".".join(parts[:at]) for at in range(1, len(parts) + 1)]
+    found = (ground.finder.find(name) for name in dict.fromkeys(names))
+    origins = (str(item.origin) for item in found if item is not None and item.origin)
+    return [origin for origin in origins if origin.startswith(f"{ground.where}/")]
 
 
-def _split_record(found: Comparison, version: str, installed: str) -> dict[str, Any]:
-    counts = f"{len(found.same):,} as in {installed}, {len(found.changed):,} changed, "
-    counts += f"{len(found.missing):,} missing, {len(found.extra):,} extra"
-    detail = f"RECORD is of {installed} and can't vouch for a tree of {version}"
-    return check("record", "unknown", detail, [counts])
-
-
-# ---- leftovers
-
-
-def _leftovers(
-    ground: Ground, tree: Tree, split: Comparison | None, version: object, installed: object
-) -> dict[str, Any]:
-    stray = _stray(ground)
-    left: list[str] | None = []
-    if split is not None:
-        left = _left_below(ground, tree, split)
-    told = []
-    if left:
-        told.append(
-            f"{counted(len(left), 'file')} of {installed} below the tree of {version}: {first_few(left)}"
-        )
-    if stray:
-        told.append(f"beside the package: {first_few(stray)}")
-    evidence = [f"{ground.home}/{name}" for name in (left or []) + stray]
-    if told:
-        return check("leftovers", "warn", "; ".join(told), evidence)
-    if left is None:
-        return check(
-            "leftovers", "unknown", f"files of {installed} can't be told from copied ones by their times"
-        )
-    return check("leftovers", "pass", "none")
-
-
-def _left_below(ground: Ground, tree: Tree, found: Comparison) -> list[str] | None:
-    """Code that the old RECORD lists, unchanged, and that was there before the copy; None when times don't
-    tell.
-
-    The copy began when the first file that differs came; the installation ended when RECORD was written.
-    """
-    vouching = ground.vouching
-    prefix = os.path.relpath(tree.root, ground.home) + "/"
-    if vouching is None:
-        return None
-    try:
-        written, metadata = os.stat(f"{vouching.path}/RECORD"), os.stat(f"{vouching.path}/METADATA")
-    except OSError:
-        return None
-    ended = written.st_ctime_ns if written.st_nlink == 1 else written.st_mtime_ns
-    copied = [
-        tree.files[name[len(prefix) :]] for name in found.changed + found.extra if name.startswith(prefix)
-    ]
-    began = min((seen.ctime for seen in copied if seen.ctime > ended), default=None)
-    if began is None:
-        return None
-    left = []
-    for name in found.same:
-        seen = tree.files.get(name[len(prefix) :]) if name.startswith(prefix) and is_code(name) else None
-        if seen is None:
-            continue
-        # A hard link elsewhere changes the ctime, so of those the time at which they were unpacked counts.
-        is_old = seen.ctime < (ended + began) / 2
-        if seen.links > 1:
-            is_old = abs(seen.mtime - metadata.st_mtime_ns) < BURST
-        if is_old:
-            left.append(name)
-    return left
-
-
-def _stray(ground: Ground) -> list[str]:
-    """What pip leaves of the package when it fails, and copies that somebody put beside it."""
-    name = re.escape(ground.package)
-    put_aside = re.compile(f"{name}{STRAY}.*", re.IGNORECASE | re.DOTALL)
-    failed = re.compile(f"~+-?{re.escape(ground.package[1:])}([-.].*)?", re.IGNORECASE | re.DOTALL)
-    known = re.compile(r".*\.(dist-info|egg-info|libs|data|pth|egg-link)", re.DOTALL)
-    return [
-        item
-        for item in ground.look.names(ground.home)
-        if failed.fullmatch(item) or (put_aside.fullmatch(item) and not known.fullmatch(item))
-    ]
+def _starts(ground: Ground, listed: list[str]) -> list[str]:
+    """The files at which an import of the package begins, as far as they are there."""
+    entries = (f"{ground.where}/{name}" for name in ENTRIES)
+    sources = (path for path in listed if path.endswith(".py"))
+    return list(dict.fromkeys([*sources, *(path for path in entries if os.path.isfile(path))]))
 
 
 # ---- bytecode and links
 
 
-def _bytecode(tree: Tree, candidates: list[tuple[str, str]], compiled: Compiled) -> dict[str, Any]:
+def _bytecode(tree: Tree, suspects: list[Pair], compiled: Compiled) -> dict[str, Any]:
     if compiled.stale:
-        names = [os.path.relpath(path, tree.root) for path in compiled.stale]
+        names = [_source_of(os.path.relpath(path, tree.root)) for path in compiled.stale]
         detail = f"Python would run old code: the bytecode of {first_few(names)} is not of its source"
         return check("bytecode", "fail", detail + "; delete __pycache__", compiled.stale)
-    left = len(candidates) - compiled.compared
-    if candidates and left > 0:
-        why = compiled.problem or "there was no time for more"
-        words = (
-            f"{left:,} of {counted(len(candidates), 'source')} newer than the bytecode not compared: {why}"
-        )
-        return check("bytecode", "unknown", words)
-    words = (
-        f"{counted(len(candidates), 'source')} newer than the bytecode, all alike"
-        if candidates
-        else "none stale"
-    )
-    return check("bytecode", "pass", words)
+    left = len(suspects) - len(compiled.compared)
+    if left > 0:
+        words = f"{left:,} of {counted(len(suspects), 'file')} of bytecode that may be of another source not compared"
+        return check("bytecode", "unknown", f"{words}: {compiled.why_not}")
+    if not suspects:
+        return check("bytecode", "pass", "none stale")
+    return check("bytecode", "pass", f"{counted(len(suspects), 'file')} compared with the source, all alike")
+
+
+def _source_of(cached: str) -> str:
+    """`srt/x.py`, and `srt/x.py (-O)` for the bytecode of an optimising Python."""
+    stem, _, rest = os.path.basename(cached).partition(".cpython-")
+    level = rest.partition(".opt-")[2][:1]
+    source = os.path.join(os.path.dirname(os.path.dirname(cached)), f"{stem}.py")
+    return f"{source} (-{'O' * int(level)})" if level.isdigit() else source
 
 
 def _links(tree: Tree, prefix: str, found: Comparison | None) -> dict[str, Any]:

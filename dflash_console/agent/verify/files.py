@@ -10,10 +10,13 @@ import os
 import time
 
 from ..jobs import Job
+from ..venvs.look import shown
 from .checks import check
 from .content import check_contents, check_version
+from .copy_check import check_copy
 from .ground import Ground, folder_of
-from .places import check_copy, check_modules, check_nested, check_origin, check_python, check_shadow
+from .odd_files import with_odd_files
+from .places import check_modules, check_nested, check_origin, check_python, check_shadow
 from .record import read_record
 from .tree import Tree, digest, walk
 
@@ -21,9 +24,13 @@ __all__ = ["files_job", "fingerprint_job", "newest_change", "tree_of"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Tuple
 
     from ..child import Channel, Outcome
+
+    Kept = Tuple[str, "list[dict[str, Any]]", "dict[str, Any]"]
+    """What the files were like, the checks of their contents, and when those could not be finished how far they
+    came."""
 
 KEPT_LIMIT = 64
 """Environments whose contents the agent keeps the checks of."""
@@ -33,29 +40,32 @@ YOUNG = 1.5
 """Seconds after a change in which a second one may bear the same time; nothing is kept of such a look."""
 FINGERPRINT_LIMIT = 20.0
 
-_kept: dict[tuple[str, str], tuple[str, list[dict[str, Any]]]] = {}
-"""By environment and package: what the files were like, and the checks of their contents."""
+NOTHING: Kept = ("", [], {})
+_kept: dict[tuple[str, str], Kept] = {}
+"""By environment and package."""
 
 
 def files_job(message: dict[str, Any]) -> Job:
-    """A job for the part; see the module `verify` for the message."""
+    """A job for the part; see the module `verify` for the message. `brief`: seconds for compiling, where answers are
+    to come at once and a further look goes on; None for what the limit allows."""
     venv, package, limit = str(message["venv"]), str(message["package"]), float(message["limit"])
     modules: list[list[str]] = message["modules"]
-    known = _kept.get((venv, package), ("", []))
+    brief: float | None = message.get("brief")
+    known = _kept.get((venv, package), NOTHING)
 
     def work(channel: Channel) -> None:
         gc.disable()  # it would go through the agent's own memory and so have it copied
-        channel.send(look(venv, package, modules, known, limit))
+        channel.send(look(venv, package, modules, known, limit, brief))
 
     def finish(outcome: Outcome) -> object:
         if not outcome.values:
             return _unanswered(venv, outcome)
-        answer, key, contents = outcome.values[-1]
+        answer, *kept = outcome.values[-1]
         while len(_kept) >= KEPT_LIMIT:
             del _kept[next(iter(_kept))]
         _kept.pop((venv, package), None)
-        if key:
-            _kept[venv, package] = (key, contents)
+        if kept[0]:
+            _kept[venv, package] = tuple(kept)
         return answer
 
     return Job(work, limit, finish, key=f"files {venv}", is_quick=True)
@@ -77,16 +87,15 @@ def look(
     venv: str,
     package: str,
     modules: list[list[str]],
-    known: tuple[str, list[dict[str, Any]]],
+    known: Kept,
     limit: float,
-) -> tuple[dict[str, Any], str, list[dict[str, Any]]]:
-    """The answer, and to be kept for the next time: a key of the files' state and the checks of their contents.
-
-    `known` is what was kept the last time. Raises OSError when the disk fails.
-    """
+    brief: float | None = None,
+) -> tuple[dict[str, Any], str, list[dict[str, Any]], dict[str, Any]]:
+    """The answer, and what is to be kept for the next time, as `known` is of the last time. Raises OSError when the
+    disk fails."""
     began = time.monotonic()
     ground = Ground(venv, package)
-    facts: dict[str, Any] = {"site": ground.site}
+    facts: dict[str, Any] = {"site": shown(ground.site)}
     if ground.problem is not None:
         facts["fingerprint"] = _fingerprint(ground, None)
         words = "there is no environment"
@@ -94,8 +103,11 @@ def look(
             check_python(ground, None),
             *(check(name, "unknown", words) for name in ("origin", "modules")),
         ]
-        return {"checks": checks, "facts": facts}, "", []
+        return ({"checks": checks, "facts": facts}, *NOTHING)
     cells = ground.cells(modules)
+    for item in ground.installed:
+        for name in ("RECORD", "direct_url.json"):
+            ground.look.odd_at(f"{item.path}/{name}")
     tree = tree_of(ground)
     facts["fingerprint"] = _fingerprint(ground, tree)
     checks = [check_python(ground, tree)]
@@ -105,11 +117,11 @@ def look(
             check_modules(ground, cells, modules),
             check_copy(ground),
         ]
-        return {"checks": checks, "facts": facts}, "", []
-    key = _key(ground, tree, facts["fingerprint"])
-    contents = known[1]
-    if key != known[0]:
-        contents = check_contents(ground, tree, cells, limit * COMPILE_SHARE)
+        return ({"checks": with_odd_files(checks, ground.look), "facts": facts}, *NOTHING)
+    key = _key(ground, tree, modules, facts["fingerprint"])
+    contents, rest = known[1:] if key == known[0] else ([], {})
+    if rest or not contents:
+        contents, rest = check_contents(ground, tree, cells, modules, limit * COMPILE_SHARE, brief, rest)
     checks += [
         check_origin(ground, cells, _should_be_empty(ground)),
         check_modules(ground, cells, modules),
@@ -129,7 +141,8 @@ def look(
         seconds=round(time.monotonic() - began, 4),
     )
     is_young = time.time() - facts["newest"] < YOUNG
-    return {"checks": checks, "facts": facts}, "" if is_young else key, contents
+    checks = with_odd_files(checks, ground.look)
+    return {"checks": checks, "facts": facts}, "" if is_young else key, contents, rest
 
 
 def newest_change(ground: Ground, tree: Tree) -> float:
@@ -160,9 +173,10 @@ def _fingerprint(ground: Ground, tree: Tree | None) -> str:
     return digest([stamp, *(tree.stamp() if tree is not None else ())])
 
 
-def _key(ground: Ground, tree: Tree, fingerprint: str) -> str:
+def _key(ground: Ground, tree: Tree, modules: list[list[str]], fingerprint: str) -> str:
     """Another one whenever the checks of the contents may come out otherwise."""
-    return digest([*tree.exact_stamp(), repr(_vouching_mark(ground)).encode(), fingerprint.encode()])
+    rest = repr((_vouching_mark(ground), modules, fingerprint)).encode("utf-8", "backslashreplace")
+    return digest([*tree.exact_stamp(), rest])
 
 
 def _vouching_mark(ground: Ground) -> object:
@@ -194,7 +208,7 @@ def _should_be_empty(ground: Ground) -> bool | None:
 
 
 def _text(cell: object) -> object:
-    return cell if isinstance(cell, str) else None
+    return shown(cell) if isinstance(cell, str) else None
 
 
 def _unanswered(venv: str, outcome: Outcome) -> dict[str, Any]:

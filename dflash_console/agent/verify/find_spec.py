@@ -7,6 +7,7 @@ import os
 from ..jobs import Job
 from .checks import check, first_few
 from .ground import Ground, folder_of, leaf
+from .odd_files import obstacle
 from .question import Reply, ask, describe, home, proof
 
 __all__ = ["find_spec_job", "judge"]
@@ -45,6 +46,9 @@ def look(venv: str, package: str, modules: list[list[str]], limit: float) -> dic
     ground = Ground(venv, package)
     if ground.problem is not None:
         return check("find_spec", "fail", f"{ground.folder}: {ground.problem['detail']}")
+    stops = obstacle(ground.look)
+    if stops:
+        return check("find_spec", "fail", f"Python can't start here: {stops}")
     folder = home()
     reply = ask(ground.python(), package, modules, limit, dict(os.environ), lambda: os.chdir(folder))
     state, detail = judge(reply, ground, modules, limit, folder, os.environ.get("PYTHONPATH", ""))
@@ -56,6 +60,9 @@ def judge(
 ) -> tuple[str, str]:
     """State and line of what an interpreter said in a working directory, against what the files say."""
     state, detail = describe(reply, ground.package, limit)
+    stops = obstacle(ground.look) if not reply.has_begun else ""
+    if stops:
+        return "fail", f"Python can't start here: {stops}"
     here = str(ground.found.origin) if ground.found is not None and ground.found.origin else ""
     there = reply.package if isinstance(reply.package, str) else ""
     if there and here and not _is_same(there, here):
@@ -76,16 +83,40 @@ def judge(
         return "fail", f"a folder without __init__.py in the place of {first_few(list(map(leaf, folders)))}"
     if reply.broken:
         name, kind, text, _ = reply.broken[0]
-        return "fail", f"{reply.modules[name]} does not compile: {kind}: {' '.join(text.split())}"
+        return "fail", _fault(str(reply.modules[name]), kind, text)
     for name, origin in reply.modules.items():
-        expected = ground.finder.find(name)
-        where = str(expected.origin) if expected is not None and expected.origin else ""
+        where = _expected(ground, name, modules, reply) if here else ""
         if where and not _is_same(str(origin), where):
             return "fail", f"{_why(str(origin), reply, folder, python_path)}imports {origin}, not {where}"
     seconds = f"{reply.ended.seconds:.1f} s"
     if not here:
         return "pass", f"{there}, which its files do not show: code in a .pth file may add it ({seconds})"
-    return "pass", f"{there}; {', '.join(map(leaf, reply.modules))} ({seconds})"
+    told = ", ".join(map(leaf, reply.modules)) or "no modules are listed"
+    if reply.spare:
+        _, origin, kind, text = reply.spare[0]
+        return (
+            "warn",
+            f"{_fault(str(origin), kind, text)}, though another one serves: {told}; {there} ({seconds})",
+        )
+    return "pass", f"{there}; {told} ({seconds})"
+
+
+def _fault(origin: str, kind: str, text: str) -> str:
+    if kind == "Empty":
+        return f"empty: {origin}"
+    how = "can't be read" if kind in ("PermissionError", "OSError") else "does not compile"
+    return f"{origin} {how}: {kind}: {' '.join(text.split())}"
+
+
+def _expected(ground: Ground, name: str, modules: list[list[str]], reply: Reply) -> str:
+    """Where the files have the module that serves; empty when they have none."""
+    poor = {item[0] for item in reply.spare}
+    listed = next((item for item in modules if name in item), [name])
+    for other in listed:
+        found = ground.finder.find(other)
+        if found is not None and found.origin and other not in poor:
+            return found.origin
+    return ""
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -13,7 +13,7 @@ from ..venvs.interpreter import Interpreter, read_interpreter
 from ..venvs.look import Look, native
 from ..venvs.packages import read_packages
 
-__all__ = ["Ground", "folder_of", "leaf"]
+__all__ = ["Ground", "as_the_kernel", "folder_of", "leaf"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,18 @@ class Ground:
 
 def folder_of(venv: str) -> str:
     """An environment's folder as the config or the command line names it."""
-    return os.path.normpath(os.path.expanduser(native(venv)))
+    return as_the_kernel(os.path.expanduser(native(venv)))
+
+
+def as_the_kernel(path: str) -> str:
+    """The path without `..`, which leads to the folder above that which a link leads to."""
+    found = "/" if path.startswith("/") else ""
+    for part in path.split("/"):
+        if part == "..":
+            found = os.path.dirname(os.path.realpath(found or "."))
+        elif part not in ("", "."):
+            found = os.path.join(found, part)
+    return found or "."
 
 
 def leaf(module: str) -> str:

@@ -1,18 +1,16 @@
-"""Checks of where the package comes from: the interpreter, origin, modules, nested copies, what shadows it, and
-a copy that was cut short."""
+"""Checks of where the package comes from: the interpreter, origin, modules, nested copies, what shadows it."""
 
 from __future__ import annotations
 
-import json
 import os
+import re
 
-from ..venvs.importing import Finder, SearchPath
-from ..venvs.look import shown
+from ..venvs.importing import EDITABLE_MODULE, Finder, SearchPath
 from .checks import check, first_few
 from .ground import leaf
 from .question import home
 
-__all__ = ["check_copy", "check_modules", "check_nested", "check_origin", "check_python", "check_shadow"]
+__all__ = ["check_modules", "check_nested", "check_origin", "check_python", "check_shadow"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +19,8 @@ if TYPE_CHECKING:
     from .ground import Ground
     from .tree import Tree
 
-STAGE = ".dflash-console"
-"""The folder in an environment that copies leave their stage, backups and journal in."""
+HARMLESS_PTH = frozenset(["distutils-precedence.pth", "_virtualenv.pth", "a1_coverage.pth"])
+"""Files whose code, of setuptools, virtualenv and coverage, adds nothing to the search path."""
 
 
 def check_python(ground: Ground, tree: Tree | None) -> dict[str, Any]:
@@ -41,8 +39,6 @@ def check_python(ground: Ground, tree: Tree | None) -> dict[str, Any]:
 
 def _foreign(ground: Ground, tree: Tree) -> list[str]:
     """Compiled modules with another Python's tag in their name, and none beside them for this one."""
-    import re
-
     minor = ground.interpreter.minor
     tag = f"cpython-{minor[0]}{minor[1]}{ground.interpreter.threads}-"
     found = []
@@ -58,6 +54,10 @@ def _foreign(ground: Ground, tree: Tree) -> list[str]:
 def check_origin(ground: Ground, cells: dict[str, Any], should_be_empty: bool | None) -> dict[str, Any]:
     """Where an import of the package would come from. `should_be_empty`: what RECORD says of its __init__.py."""
     if "missing" in cells:
+        adder = _path_code(ground) if cells["missing"] == "not_found" else ""
+        if adder:
+            words = f"code in {adder} may put it on the path: find_spec's own answer decides"
+            return check("origin", "warn", f"{cells['detail']} by the files, but {words}")
         state = "unknown" if cells["missing"] in ("error", "hung", "permission") else "fail"
         return check("origin", state, f"{ground.folder}: {cells['detail']}")
     origin, site = cells["origin"], ground.site
@@ -84,6 +84,8 @@ def check_origin(ground: Ground, cells: dict[str, Any], should_be_empty: bool | 
 
 def check_modules(ground: Ground, cells: dict[str, Any], modules: list[list[str]]) -> dict[str, Any]:
     """Each configured module, by its first alternative that can serve."""
+    if "missing" in cells and cells["missing"] == "not_found" and _path_code(ground):
+        return check("modules", "warn", "not told by the files: find_spec's own answer decides")
     if "missing" in cells:
         return check("modules", "fail", f"missing: {', '.join(map(_either, modules))}")
     told: dict[str, Any] = cells["modules"]
@@ -105,12 +107,49 @@ def check_modules(ground: Ground, cells: dict[str, Any], modules: list[list[str]
         faults[kind].append(_either(listed) if kind == "missing" else leaf(name))
     wrong = [f"{kind}: {', '.join(names)}" for kind, names in faults.items() if names]
     if not wrong:
-        return check("modules", "pass", ", ".join(map(leaf, told)), evidence)
+        served = ", ".join(map(leaf, told)) or "none are listed"
+        poor = _poor_alternatives(ground, told, modules)
+        if poor:
+            return check(
+                "modules", "warn", f"{first_few(poor)}, though another one serves: {served}", evidence + poor
+            )
+        return check("modules", "pass", served, evidence)
     detail = "; ".join(wrong)
     if cells["nested"]:
         inside = [item for item in modules if any(map(_finds(ground), item))]
         detail += f"; {'they lie' if inside else 'a copy lies'} in the nested {ground.where}/{ground.package}"
     return check("modules", "fail", detail, evidence)
+
+
+def _poor_alternatives(ground: Ground, told: dict[str, Any], modules: list[list[str]]) -> list[str]:
+    """Alternatives that are there and can't serve, beside one that does."""
+    found = []
+    for name in (name for alternatives in modules if len(alternatives) > 1 for name in alternatives):
+        module = ground.finder.find(name) if name not in told else None
+        if module is None or not module.origin:
+            continue
+        size = ground.look.size(module.origin)
+        if size == 0 and not module.folders:
+            found.append(f"empty: {module.origin}")
+        elif size is None or ground.look.text(module.origin, 1, is_head=True) is None:
+            number = ground.look.errors.get(module.origin, 0)
+            found.append(f"{os.strerror(number) if number else 'no regular file'}: {module.origin}")
+    return found
+
+
+def _path_code(ground: Ground) -> str:
+    """The first .pth file with code that may change the search path, which is not run here; empty without one."""
+    for site in ground.path.folders:
+        for name in ground.look.names(site):
+            if not name.endswith(".pth") or name.startswith(".") or name in HARMLESS_PTH or "nspkg" in name:
+                continue
+            text = ground.look.text(f"{site}/{name}") or ""
+            lines = re.split(r"[\r\n]+", text)
+            if any(
+                line.startswith(("import ", "import\t")) and not EDITABLE_MODULE.match(line) for line in lines
+            ):
+                return f"{site}/{name}"
+    return ""
 
 
 def _finds(ground: Ground) -> Any:
@@ -172,38 +211,3 @@ def _origin_in(ground: Ground, folder: str) -> str | None:
     path.folders = [folder]
     found = Finder(ground.interpreter, path, ground.look).find(ground.package)
     return found.origin if found is not None else None
-
-
-# ---- a copy that was cut short
-
-
-def check_copy(ground: Ground) -> dict[str, Any]:
-    """What an earlier copy of ours left unfinished."""
-    folder = f"{ground.folder}/{STAGE}"
-    try:
-        names = sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return check("copy", "pass", "none under way")
-    except OSError as error:
-        return check("copy", "unknown", f"{folder}: {error.strerror}")
-    left = [name for name in names if name.startswith("stage-")]
-    left += [name for name in names if name.startswith("journal") and not _is_done(f"{folder}/{name}")]
-    if left:
-        return check(
-            "copy",
-            "warn",
-            f"an interrupted copy left {first_few(left)} in {folder}",
-            [shown(n) for n in left],
-        )
-    return check("copy", "pass", "none under way")
-
-
-def _is_done(path: str) -> bool:
-    """Whether the last line of a journal says so: `{"state": "done"}`."""
-    try:
-        with open(path, "rb") as file:
-            lines = file.read(1 << 20).strip().split(b"\n")
-        last = json.loads(lines[-1])
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(last, dict) and last.get("state") == "done"

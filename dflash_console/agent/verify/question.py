@@ -7,33 +7,60 @@ these is an answer. Nothing is written into the environment.
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 from ..redact import redact_text
 from .ground import leaf
+from .last_words import telling_line, why_not_started
 from .program import Ended, run
 
 __all__ = ["Reply", "ask", "describe", "home", "innermost", "proof"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Any, Callable
 
 WHERE = signal.SIGUSR2
 """Asks an import that hangs for its stack."""
+FRAME = re.compile(r' *File "(.*?)", line (\d+)', re.DOTALL)
+UNHEARD = 87
+"""The exit status with which the script ends when the import has closed what it would answer on."""
 
 # As short a script as one types: before the first find_spec it imports nothing that a file in the working
 # directory could stand in for. Answers are tuples of literals, a line each.
 SCRIPT = r"""
 import sys
 if FIRST is not None and sys.path[:1] == [""]:
-    sys.path[0] = FIRST
+    sys.path[0] = FIRST.encode("utf-8", "surrogateescape").decode(sys.getfilesystemencoding(), "surrogateescape")
 import importlib.util, os, faulthandler
+def mark(fd):
+    try:
+        return os.fstat(fd)[1:3]
+    except OSError:
+        return None
+def spare():
+    try:
+        return os.dup2(3, 700, False)
+    except OSError:
+        return os.dup(3)
+MARK, SPARE = mark(3), spare()
 def say(*words):
     data = (ascii(words) + "\n").encode()
+    for fd in (3, SPARE):
+        if mark(fd) == MARK:
+            break
+    else:
+        os._exit(UNHEARD)
     while data:
-        data = data[os.write(3, data):]
+        data = data[os.write(fd, data):]
 def origin(name):
+    parts = name.split(".")
+    for at in range(1, len(parts)):
+        parent = ".".join(parts[:at])
+        if parent not in sys.modules:
+            say("importing", parent)
+            importlib.util.find_spec(".".join(parts[:at + 1]))
     spec = importlib.util.find_spec(name)
     if spec is None:
         return None
@@ -55,37 +82,61 @@ def told(error):
         return traceback.format_exception(type(error), error, error.__traceback__)[-40:]
     except Exception:
         return []
+def fault(where):
+    if not where.endswith(".py"):
+        return None
+    try:
+        with open(where, "rb") as file:
+            text = file.read()
+        if not text and not where.endswith("/__init__.py"):
+            return "Empty", "zero bytes", []
+        compile(text, where, "exec", 0, True)
+    except Exception as error:
+        return (*words(error), told(error)[-4:])
+    return None
+def ask_module(alternatives):
+    good, poor, folder = None, [], None
+    for name in alternatives:
+        try:
+            where = origin(name)
+        except BaseException as error:
+            if not is_missing(error, name):
+                say("raised", name, *words(error), told(error))
+                return False
+            where = None
+        if isinstance(where, str):
+            wrong = fault(where)
+            if wrong:
+                poor.append((name, where, *wrong))
+            elif good is None:
+                good = (name, where)
+        elif where is not None and folder is None:
+            folder = (name, where)
+    if good is not None:
+        say("module", *good)
+        for item in poor:
+            say("spare", *item)
+    elif poor:
+        say("module", *poor[0][:2])
+        say("broken", poor[0][0], *poor[0][2:])
+    else:
+        say("module", *(folder or (alternatives[0], None)))
+    return True
 def look(package, modules):
+    say("encoding", sys.getfilesystemencoding())
     say("path", sys.version.split()[0], sys.executable, list(sys.path))
     try:
-        say("package", origin(package))
+        where = origin(package)
     except BaseException as error:
         say("raised", package, *words(error), told(error))
         return
-    found = []
-    for alternatives in modules:
-        there = (alternatives[0], None)
-        for name in alternatives:
-            try:
-                where = origin(name)
-            except BaseException as error:
-                if not is_missing(error, name):
-                    say("raised", name, *words(error), told(error))
-                    return
-                where = None
-            there = (name, where) if where is not None and there[1] is None else there
-            if isinstance(where, str):
-                there = (name, where)
-                found.append(there)
-                break
-        say("module", *there)
-    for name, where in found:
-        if where.endswith(".py"):
-            try:
-                with open(where, "rb") as file:
-                    compile(file.read(), where, "exec", 0, True)
-            except Exception as error:
-                say("broken", name, *words(error), told(error)[-4:])
+    say("package", where)
+    if not all(map(ask_module, modules)) or package in sys.modules or where is None:
+        return
+    try:
+        __import__(package)
+    except BaseException as error:
+        say("raised", package, *words(error), told(error))
 faulthandler.enable(3)
 faulthandler.register(SIGNAL, 3, True, False)
 look(PACKAGE, MODULES)
@@ -104,6 +155,10 @@ class Reply:
 
     def __init__(self, ended: Ended) -> None:
         self.ended = ended
+        self.encoding = "utf-8"
+        """How the interpreter makes text of the bytes of a path."""
+        self.importing = ""
+        """The package that is imported on the way to a module; empty while none is."""
         self.version = ""
         self.executable = ""
         self.search_path: list[str] = []
@@ -115,9 +170,14 @@ class Reply:
         self.modules: dict[str, str | list[str] | None] = {}
         """By the alternative that is there, else by the first one."""
         self.raised: tuple[str, str, str, list[str]] | None = None
-        """Module asked for, type and text of the exception, traceback."""
+        """The module that does not import, type and text of the exception, traceback."""
         self.broken: list[tuple[str, str, str, list[str]]] = []
-        """Modules that are there and do not compile, in the same words."""
+        """Modules of which no alternative serves and one is there: it is empty or does not compile. In the same
+        words."""
+        self.spare: list[tuple[str, str, str, str]] = []
+        """Alternatives that are there and can't serve beside one that does: name, origin, type and text."""
+        self.home = ""
+        """The PYTHONHOME that it was started with."""
         self.stack: list[str] = []
         """Where the interpreter was when it hung or crashed, innermost call first."""
 
@@ -143,9 +203,12 @@ def ask(
     search path, as a script's does. GPUs are as visible as to one who types it: to hide them may take the import
     another way than the service's, and the import makes no CUDA context.
     """
-    script = f"SIGNAL, PACKAGE, MODULES, FIRST = {int(WHERE)}, {package!a}, {modules!a}, {first!a}" + SCRIPT
+    script = f"SIGNAL, UNHEARD, PACKAGE, MODULES, FIRST = {int(WHERE)}, {UNHEARD}, {package!a}, {modules!a}, {first!a}"
+    script += SCRIPT
     env = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
     reply = Reply(run([python, *(options or []), "-"], script.encode("ascii"), limit, env, prepare, WHERE))
+    reply.home = env.get("PYTHONHOME", "")
+    reply.ended.problem = why_not_started(python, reply.ended.problem)
     for line in reply.ended.answers.decode("utf-8", "replace").split("\n"):
         if line.startswith("("):
             _take(reply, line)
@@ -163,17 +226,52 @@ def _take(reply: Reply, line: str) -> None:
         return
     if kind == "path":
         reply.has_begun = True
-        reply.version, reply.executable, reply.search_path = words
+        reply.version, reply.executable, reply.search_path = (_native(reply, word) for word in words)
+    elif kind == "encoding":
+        (reply.encoding,) = words
+    elif kind == "importing":
+        (reply.importing,) = words
     elif kind == "package":
-        (reply.package,) = words
+        reply.package, reply.importing = _native(reply, words[0]), ""
     elif kind == "module":
-        reply.modules[words[0]] = words[1]
+        reply.modules[words[0]], reply.importing = _native(reply, words[1]), ""
     elif kind == "raised":
-        reply.raised = (words[0], words[1], words[2], words[3])
+        reply.raised = (reply.importing or words[0], words[1], words[2], words[3])
     elif kind == "broken":
         reply.broken.append((words[0], words[1], words[2], words[3]))
+    elif kind == "spare":
+        reply.spare.append((words[0], _native(reply, words[1]), words[2], words[3]))
     elif kind == "end":
         reply.is_whole = True
+
+
+def _native(reply: Reply, value: Any) -> Any:
+    """A path, or several, as this process's calls take it: the interpreter's locale may be another one."""
+    if isinstance(value, list):
+        return [_native(reply, item) for item in value]
+    if not isinstance(value, str) or value.isascii():
+        return value
+    try:
+        return os.fsdecode(value.encode(reply.encoding, "surrogateescape"))
+    except (LookupError, UnicodeEncodeError):
+        return value
+
+
+def _place(reply: Reply, lines: list[str]) -> str:
+    """`FILE:LINE` of the innermost call within the package, by a traceback's text; empty when there is none.
+
+    A SyntaxError names its own file in the same words.
+    """
+    home = os.path.dirname(reply.package) if isinstance(reply.package, str) else ""
+    found = ""
+    for line in lines:
+        match = FRAME.match(line)
+        path = _native(reply, match[1]) if match is not None else ""
+        if match is not None and home and path.startswith(f"{home}/"):
+            found = f"{path}:{match[2]}"
+        elif line.startswith("Traceback "):
+            found = ""  # of the exception that came before
+    return found
 
 
 def innermost(stack: list[str]) -> str:
@@ -197,20 +295,34 @@ def describe(reply: Reply, package: str, limit: float) -> tuple[str, str]:
     if ended.problem:
         return "fail", f"the interpreter can't be started: {ended.problem}"
     if ended.status is None:
+        if not reply.has_begun:
+            return "unknown", f"no answer within {limit:g} s: Python hangs before it runs anything of ours"
         place = innermost(reply.stack)
         return "unknown", f"no answer within {limit:g} s: the import hangs" + (
             f" in {place}" if place else ""
         )
     if not reply.has_begun:
-        lines = ended.output.decode("utf-8", "replace").strip().split("\n")
-        return "fail", f"the interpreter does not start ({_how(ended.status)}): {lines[-1]}"
+        why = telling_line(ended.output.decode("utf-8", "replace"), reply.home)
+        words = f"the interpreter does not start ({_how(ended.status)})"
+        return "fail", f"{words}: {why}" if why else f"{words}, and says nothing"
     if reply.raised is not None:
-        _, kind, text, _ = reply.raised
+        name, kind, text, trace = reply.raised
         words = f"{kind}: {' '.join(text.split())}" if text else kind
-        return "fail", f"{package} itself does not import: {words}"
+        place = _place(reply, trace)
+        return "fail", f"{_culprit(name, package)}: {words}" + (f" ({place})" if place else "")
+    if not reply.is_whole and ended.status == UNHEARD:
+        return (
+            "unknown",
+            f"{package} closes files that are not its own while it is imported, and so the answer's",
+        )
     if not reply.is_whole:
-        return "fail", f"{package} itself does not import: the import ended Python, {_how(ended.status)}"
+        name = reply.importing or package
+        return "fail", f"{_culprit(name, package)}: the import ended Python, {_how(ended.status)}"
     return "", ""
+
+
+def _culprit(name: str, package: str) -> str:
+    return f"{package} itself does not import" if name == package else f"{name} does not import"
 
 
 def _how(status: int) -> str:
@@ -231,6 +343,9 @@ def proof(reply: Reply, where: str) -> list[str]:
         lines.append(
             f"{leaf(name)}: {origin if isinstance(origin, str) else 'namespace' if origin else 'None'}"
         )
+    lines += [
+        f"{name}: {origin}: {kind}: {' '.join(text.split())}" for name, origin, kind, text in reply.spare
+    ]
     for what in [*([reply.raised] if reply.raised else []), *reply.broken]:
         lines += [part for text in what[3] for part in text.rstrip().split("\n")]
     if reply.stack:

@@ -7,11 +7,14 @@ import re
 
 from ..jobs import Job
 from ..redact import redact_text
-from .checks import check, when
-from .files import newest_change, tree_of
+from .checks import check, first_few, when
+from .files import tree_of
 from .find_spec import SPARE, judge
-from .ground import Ground
+from .ground import Ground, folder_of
+from .odd_files import obstacle
+from .outdated import describe, find_change
 from .question import ask, proof
+from .readable import find_unreadable
 from .unit_facts import Start, read_start
 
 __all__ = ["service_job"]
@@ -21,11 +24,9 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from ..child import Channel, Outcome
+    from .tree import Tree
 
 UNITS_LIMIT = 32
-MARGIN = 1.0
-"""Seconds by which a change must be later than a start: clocks tick coarsely, and no import is faster."""
-MAPS_LIMIT = 8 << 20
 TELLING = re.compile(r"PYTHON|LD_|CUDA|NVIDIA|VIRTUAL_ENV$|SGLANG|PATH$|HOME$|CONDA")
 """Variables that may decide what is imported."""
 NO_VIEW = "the unit's own mounts"
@@ -34,16 +35,19 @@ _CLONE_NEWNS = 0x20000
 
 def service_job(message: dict[str, Any]) -> Job:
     """A job for the part; see the module `verify` for the message. `units` are names as the config has them,
-    `is_package_venv` says that the host's units are meant to start this environment."""
+    `package_venv` is the environment that the host's units are meant to start, None when that is not known;
+    `is_package_venv` says that it must be this one."""
     venv, package, limit = str(message["venv"]), str(message["package"]), float(message["limit"])
     modules: list[list[str]] = message["modules"]
     units = [str(name) for name in message.get("units") or ()]
-    is_home = bool(message.get("is_package_venv"))
+    told = bool(message.get("is_package_venv"))
+    home = message.get("package_venv")
 
     def work(channel: Channel) -> None:
         ground = Ground(venv, package)
         if ground.problem is not None:
             return
+        is_home = _is_same(str(home), ground.folder) if home else told
         # Those that have nothing to do with this environment take neither a place nor time from the others.
         starts = [start for start in map(read_start, units) if _concerns(ground, start, is_home)]
         asked = starts[:UNITS_LIMIT]
@@ -68,10 +72,15 @@ def _concerns(ground: Ground, start: Start, is_home: bool) -> bool:
     """Whether the unit starts this environment, or should."""
     if not start.interpreter:
         return is_home and start.is_python
-    if os.path.realpath(start.prefix) == os.path.realpath(ground.folder):
+    if _is_same(start.prefix, ground.folder):
         return True
     # A unit may have a Python of its own for something else.
     return is_home and ground.package in f"{start.name} {start.command}"
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two paths lead to one folder, whatever links there are on the way."""
+    return os.path.realpath(folder_of(one)) == os.path.realpath(other)
 
 
 def look(ground: Ground, start: Start, modules: list[list[str]], limit: float) -> dict[str, Any]:
@@ -82,45 +91,45 @@ def look(ground: Ground, start: Start, modules: list[list[str]], limit: float) -
         return check(title, "unknown", f"can't tell which Python it starts: {start.problem}", [command])
     evidence = [f"starts {command}", f"as {start.user or '?'} in {start.folder}"]
     evidence += [f"process {start.pid} since {when(start.started)}"] if start.started else []
-    if os.path.realpath(start.prefix) != os.path.realpath(ground.folder):
+    if start.hidden:
+        return check(title, "fail", f"will not start: {start.hidden}", evidence)
+    if not _is_same(start.prefix, ground.folder):
         return check(title, "fail", f"starts {start.prefix}, not this one ({ground.folder})", evidence)
     evidence += [
         redact_text(f"{key}={start.environment[key]}")
         for key in sorted(start.environment)
         if TELLING.search(key)
     ]
-    old = _is_old(ground, start, evidence)
+    tree = tree_of(ground)
+    change = (
+        find_change(ground, tree, start.pid, start.started, start.prefix)
+        if start.pid and tree is not None
+        else None
+    )
     state, detail = _ask(ground, start, modules, limit, evidence)
-    if old and state != "fail":
-        state, detail = "fail", f"running the old package, restart needed: {old}"
-    elif old:
-        detail += f"; and it runs the old package, {old}"
+    if state in ("pass", "warn") and tree is not None:
+        closed = _closed(start, tree, evidence)
+        state, detail = ("fail", closed) if closed else (state, detail)
+    if change is None:
+        return check(title, state, detail, evidence)
+    words = describe(change, start.started)
+    if change.mere_touch:
+        if state == "pass":
+            state, detail = "warn", f"touched since, and {change.mere_touch}: {words}; {detail}"
+    elif state != "fail":
+        state, detail = "fail", f"running the old package, restart needed: {words}"
+    else:
+        detail += f"; and it runs the old package, {words}"
     return check(title, state, detail, evidence)
 
 
-def _is_old(ground: Ground, start: Start, evidence: list[str]) -> str:
-    """Why what runs is not what lies there; empty when nothing shows that."""
-    tree = tree_of(ground)
-    if not start.pid or tree is None:
+def _closed(start: Start, tree: Tree, evidence: list[str]) -> str:
+    """Which files of the package the unit's user may not read; empty when there are none."""
+    if start.identity is None or (start.identity.uid == 0 and not _has_own_view(start)):
         return ""
-    gone = _deleted(start.pid, ground.where)
-    evidence += [f"mapped, and deleted since: {path}" for path in gone]
-    newest = newest_change(ground, tree)
-    if start.started is not None and newest > start.started + MARGIN:
-        return f"started {when(start.started)}, tree changed {when(newest)}"
-    return f"it has {gone[0]} open, which was replaced" if gone else ""
-
-
-def _deleted(pid: int, where: str) -> list[str]:
-    """Files of the tree that a process has mapped and that are there no more under their name."""
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            lines = os.fsdecode(file.read(MAPS_LIMIT)).split("\n")
-    except OSError:
-        return []
-    paths = {line.partition("/")[2] for line in lines if line.endswith(" (deleted)")}
-    roots = tuple(f"{root}/" for root in (where, os.path.realpath(where)))
-    return sorted(f"/{path[: -len(' (deleted)')]}" for path in paths if f"/{path}".startswith(roots))
+    names = find_unreadable(tree, _preparation(start))
+    evidence += [f"may not be read by {start.user}: {tree.root}/{name}" for name in names]
+    return f"{start.user} may not read {len(names):,} of {tree.root}: {first_few(names)}" if names else ""
 
 
 def _ask(
@@ -134,6 +143,9 @@ def _ask(
         return "unknown", "can't tell which user and groups it runs as"
     if os.geteuid() not in (0, identity.uid):
         return "unknown", f"runs as {start.user}, which this login may not become"
+    stops = obstacle(ground.look)
+    if stops:
+        return "fail", f"Python can't start here: {stops}"
     prepare = _preparation(start)
     reply = ask(
         start.interpreter,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ENTRIES_LIMIT = 300_000
 """Files of a tree that are looked at."""
 CACHE = "__pycache__"
+CODE = (".py", ".so", ".pyd")
 INODE = (1 << 63) - 1
 FIELDS = 6
 """Numbers for each file, in the order of Seen."""
@@ -43,6 +44,12 @@ class Tree:
         """Six for each name."""
         self.links: dict[str, bool] = {}
         """Those that are symbolic links, and whether they lead to anything."""
+        self.link_times: dict[str, int] = {}
+        """Of those the ctimes of the links themselves, in nanoseconds."""
+        self.linked_folders: set[str] = set()
+        """Those of them that lead to folders."""
+        self.folders: dict[str, int] = {}
+        """The ctimes of all folders, in nanoseconds; the package's own has an empty name."""
         self.caches: dict[str, tuple[int, ...]] = {}
         """The `__pycache__` folders, with what changes when something in them does."""
         self.unreadable: list[str] = []
@@ -58,6 +65,11 @@ class Tree:
             columns = (self.numbers[at::FIELDS] for at in range(FIELDS))
             self._files = dict(zip(self.names, map(Seen, *columns)))
         return self._files
+
+    @property
+    def code(self) -> list[str]:
+        """The names of the files that Python may import, without bytecode."""
+        return [name for name in self.names if name.endswith(CODE)]
 
     @property
     def size(self) -> int:
@@ -117,6 +129,7 @@ def _folder(tree: Tree, prefix: str, waiting: list[str], seen: set[str]) -> None
             tree.unreadable.append(prefix.rstrip("/") or ".")
         return
     try:
+        tree.folders[prefix.rstrip("/")] = os.fstat(folder).st_ctime_ns
         with os.scandir(folder) as entries:
             for entry in entries:
                 try:
@@ -128,6 +141,8 @@ def _folder(tree: Tree, prefix: str, waiting: list[str], seen: set[str]) -> None
                 if kind == stat.S_IFLNK:
                     status = _behind(tree, name, status)
                     kind = stat.S_IFMT(status.st_mode)
+                    if kind == stat.S_IFDIR:
+                        tree.linked_folders.add(name)
                     if kind == stat.S_IFDIR and not _leads_out(tree, name, seen):
                         continue
                 if kind != stat.S_IFDIR:
@@ -157,6 +172,7 @@ def _add(tree: Tree, name: str, status: os.stat_result) -> None:
 
 def _behind(tree: Tree, name: str, link: os.stat_result) -> os.stat_result:
     """What a link leads to; the link itself when that is nothing."""
+    tree.link_times[name] = link.st_ctime_ns
     try:
         status = os.stat(f"{tree.root}/{name}")
     except OSError:

@@ -14,6 +14,10 @@ from ..units.inspector import inspect_unit
 from ..units.text import PROPERTIES, parse_show, split_command, system_name
 from ..venvs.interpreter import prefix_of
 from .envfile import parse_environment_file
+from .ground import as_the_kernel
+from .hiding import PROPERTIES as HIDING
+from .hiding import hidden_by
+from .wrappers import unwrap
 
 __all__ = ["Identity", "Start", "read_start"]
 
@@ -33,6 +37,9 @@ MORE = (
     "DynamicUser",
     "RootDirectory",
     "RootImage",
+    "PassEnvironment",
+    "UnsetEnvironment",
+    *HIDING,
 )
 SYSTEMDS = ("NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", "WATCHDOG_USEC")
 """What systemd gives a service for speaking to it; nobody else may."""
@@ -53,6 +60,8 @@ class Start:
     def __init__(self, name: str) -> None:
         self.name = name
         self.problem = ""
+        self.hidden = ""
+        """Why its Python can't be started, though it is there: what hides it from the unit."""
         self.is_python = True
         """False when it surely starts none."""
         self.command = ""
@@ -74,7 +83,7 @@ class Start:
     @property
     def prefix(self) -> str:
         """The environment, or the Python's own prefix; empty when the interpreter is hidden."""
-        return prefix_of(self.interpreter) if self.interpreter else ""
+        return prefix_of(as_the_kernel(self.interpreter)) if self.interpreter else ""
 
 
 def read_start(name: str) -> Start:
@@ -134,7 +143,7 @@ def _take_process(start: Start, process: dict[str, Any]) -> None:
     start.user = str(process["user"])
     _take_words(start, argv)
     try:
-        start.folder = os.readlink(f"{folder}/cwd")
+        start.folder = _working_folder(start, os.readlink(f"{folder}/cwd"))
         with open(f"{folder}/environ", "rb") as file:
             pairs = (item.partition("=") for item in os.fsdecode(file.read(1 << 20)).split("\0"))
             start.environment = {name: value for name, equals, value in pairs if equals}
@@ -146,6 +155,17 @@ def _take_process(start: Start, process: dict[str, Any]) -> None:
         start.problem = f"process {start.pid} of {start.user} can't be looked into: {error.strerror}"
     for name in SYSTEMDS:
         start.environment.pop(name, None)
+
+
+def _working_folder(start: Start, told: str) -> str:
+    """The folder as /proc/PID/cwd has it; one that was deleted and made again is that which the unit starts in next."""
+    gone = " (deleted)"
+    if not told.endswith(gone) or os.path.isdir(told):
+        return told
+    path = told[: -len(gone)]
+    if not os.path.isdir(path):
+        start.problem = f"its working directory {path} was deleted since it started"
+    return path
 
 
 def _identity_of(status: str) -> Identity | None:
@@ -170,7 +190,7 @@ def _take_words(start: Start, words: list[str]) -> None:
             continue
         letter = next((char for char in word[1:] if char in VALUE_OPTIONS), "")
         flags = word[1:].partition(letter)[0] if letter else word[1:]
-        start.options += [f"-{flag}" for flag in flags if flag in "IPEsS"]
+        start.options += [f"-{flag}" for flag in flags if flag in "IPEsSO"]
         if letter in ("c", "m"):
             return
         if letter and word.endswith(letter) and rest:
@@ -188,8 +208,6 @@ def _take_words(start: Start, words: list[str]) -> None:
 def _take_properties(start: Start, block: dict[str, str], program: str, is_user: bool) -> None:
     import pwd
 
-    words = start.command.split()
-    at = next((index for index, word in enumerate(words) if is_python(word)), None)
     user = block.get("User", "") if not is_user else ""
     try:
         account = _account(user) if user else pwd.getpwuid(os.geteuid() if is_user else 0)
@@ -203,18 +221,56 @@ def _take_properties(start: Start, block: dict[str, str], program: str, is_user:
         start.problem = "its user is made when it starts (DynamicUser)"
     elif block.get("RootDirectory") or block.get("RootImage"):
         start.problem = "it runs in a root directory of its own"
-    if at is not None:
-        _take_words(start, words[at:])
-    elif program != start.interpreter and os.path.basename(program) not in ("bash", "sh"):
-        start.script = program
     start.environment = {"PATH": SYSTEM_PATH}
-    if is_user:
-        text, _ = _systemctl(True, "", "", "show-environment")
-        start.environment.update(parse_environment_file(text))
+    text, _ = _systemctl(is_user, "", "", "show-environment")
+    manager = parse_environment_file(text)
+    start.environment.update(manager)
     if user or is_user:
         start.environment.update(HOME=account.pw_dir, USER=account.pw_name, LOGNAME=account.pw_name)
+    _pass_on(start, block.get("PassEnvironment", "").split(), manager)
     start.environment.update(parse_environment(block.get("Environment", "")))
     _add_files(start, is_user)
+    for word in block.get("UnsetEnvironment", "").split():
+        name, equals, value = word.partition("=")
+        if not equals or start.environment.get(name) == value:
+            start.environment.pop(name, None)
+    launch = unwrap(program, start.command, start.environment, start.folder)
+    start.environment, start.folder = launch.environment, launch.folder
+    start.problem = start.problem or launch.problem
+    _take_words(start, launch.words)
+    _look_for_hidden(start, block)
+
+
+def _pass_on(start: Start, names: list[str], manager: dict[str, str]) -> None:
+    """PassEnvironment=: what systemd itself was started with, as far as its own block does not show it."""
+    wanted = [name for name in names if name not in manager]
+    if not wanted:
+        return
+    try:
+        with open("/proc/1/environ", "rb") as file:
+            pairs = (item.partition("=") for item in os.fsdecode(file.read(1 << 20)).split("\0"))
+            own = {name: value for name, equals, value in pairs if equals}
+    except OSError:
+        telling = [
+            name for name in wanted if name.startswith("PYTHON") or name in ("PATH", "LD_LIBRARY_PATH")
+        ]
+        if telling:
+            start.problem = f"PassEnvironment gives it systemd's own {telling[0]}, which can't be read"
+        return
+    start.environment.update({name: own[name] for name in wanted if name in own})
+
+
+def _look_for_hidden(start: Start, block: dict[str, str]) -> None:
+    """Whether its sandbox keeps the Python, or what decides over its imports, from it."""
+    needed = [start.interpreter, os.path.realpath(start.interpreter), start.prefix, start.script]
+    asked = [start.folder, *start.environment.get("PYTHONPATH", "").split(":")]
+    for path in needed + asked:
+        why, is_sure = hidden_by(block, path) if path.startswith("/") else ("", True)
+        if why and is_sure and path in needed:
+            start.hidden = f"{why} hides {path} from it"
+            return
+        if why:
+            start.problem = start.problem or f"can't tell what it sees at {path}: {why}"
 
 
 def _account(user: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from dflash_console.model import LinkState
-from dflash_console.ui.drawing.line import Ink, Line, Row, cells_of, columns
+from dflash_console.ui.drawing.line import Ink, Line, Piece, Row, cells_of, columns
 from dflash_console.ui.drawing.words import LINK_MARKS, clock, plural, span
 from dflash_console.ui.scene import Scene
 
@@ -46,6 +46,8 @@ class HeaderState(NamedTuple):
     is_read_only: bool = False
     marked: int = 0
     """Hosts that are marked, shown or not."""
+    copying: Piece | None = None
+    """Copies that run, in a few words."""
     fault: str = ""
     """Why the last tick could not be painted."""
 
@@ -78,6 +80,8 @@ def _left(scene: Scene, state: HeaderState, words: _Words) -> Line:
         )
     if state.marked:
         row.add(f"◆ {state.marked}" + ("" if words == "none" else " marked"), "accent").add(gap)
+    if state.copying is not None:
+        row.extend([state.copying]).add(gap)
     if state.fault:
         row.add(f"✗ {state.fault}", "bad")
     return row.line()

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from dflash_console.fleet import HostView
-from dflash_console.model import Filesystem, Finding, HostInfo, Missing, Origin, Package, PathInfo, Unit, Venv
+from dflash_console.model import (
+    Copied,
+    Filesystem,
+    Finding,
+    HostInfo,
+    Missing,
+    Origin,
+    Package,
+    PathInfo,
+    Unit,
+    Venv,
+)
+from dflash_console.ui.drawing.copying import copying_block
 from dflash_console.ui.drawing.gpu_page import gpu_section
 from dflash_console.ui.drawing.line import Line, Piece, Row, fade
 from dflash_console.ui.drawing.listing import ALL_BY_STATUS, PAGE_LINES, listed
@@ -12,7 +24,7 @@ from dflash_console.ui.drawing.panel import FINDING_MARKS, link_lines, next_try
 from dflash_console.ui.drawing.places import path_facts
 from dflash_console.ui.drawing.services import no_units, unit_facts
 from dflash_console.ui.drawing.unread import lacking
-from dflash_console.ui.drawing.venvs import module_mark, package_words
+from dflash_console.ui.drawing.venvs import copied_words, module_mark, package_words
 from dflash_console.ui.drawing.verdict_lines import verdict_line, verdict_on
 from dflash_console.ui.drawing.words import (
     LINK_MARKS,
@@ -22,6 +34,7 @@ from dflash_console.ui.drawing.words import (
     clock,
     exit_words,
     latency,
+    missing_text,
     share,
     size,
     span,
@@ -39,7 +52,8 @@ _MODULE_LINES = 200
 def draw_host_page(host: HostScene, width: int, moment: Moment) -> list[Line]:
     """All sections about a host, `width` cells wide."""
     view = host.view
-    lines = link_lines(view, width, moment, _NO_LIMIT)
+    lines = copying_block(host.goings, width, moment.wall)
+    lines += link_lines(view, width, moment, _NO_LIMIT)
     for finding in host.findings:
         if finding.code == view.link.state and finding.next_step:
             lines += long_pair("→", finding.next_step, width, "text", indent=0, cells=2)
@@ -85,6 +99,7 @@ def _finding(finding: Finding, width: int) -> list[Line]:
 def _venvs(host: HostScene, width: int, wall: float) -> list[Line]:
     view = host.view
     assert view.snapshot is not None
+    at = view.snapshot.at
     lack = lacking(view, "venvs", bool(view.snapshot.venvs))
     if lack is not None:
         return [Row(width).add("   ").extend([lack]).line()]
@@ -93,7 +108,7 @@ def _venvs(host: HostScene, width: int, wall: float) -> list[Line]:
 
     def drawn(venv: Venv) -> list[Line]:
         verdict = verdict_on(host.verdicts, venv.path)
-        title, *rest = _venv(venv, width)
+        title, *rest = _venv(venv, width, at)
         return [title, *_proof(verdict, width, wall), *rest]
 
     return listed(view.snapshot.venvs, drawn, width, PAGE_LINES, ALL_BY_STATUS)
@@ -108,7 +123,7 @@ def _proof(verdict: Verdict | None, width: int, wall: float) -> list[Line]:
 _SOURCES = {"config": "of the config", "found": "found in a usual place", "unit": "the interpreter of a unit"}
 
 
-def _venv(venv: Venv, width: int) -> list[Line]:
+def _venv(venv: Venv, width: int, at: float) -> list[Line]:
     source: Piece = (_SOURCES[venv.source], "faint")
     if isinstance(venv.python, Missing):
         words = "not there" if venv.python.missing == "not_found" else REASON_WORDS[venv.python.missing]
@@ -122,10 +137,26 @@ def _venv(venv: Venv, width: int) -> list[Line]:
         )
     else:
         lines += _package(venv.package, width)
+    if venv.copied is not None:
+        lines += _copied(venv.copied, width, at)
+    if venv.interrupted:
+        lines += long_pair("not settled", venv.interrupted, width, "warn", 5)
     packages: list[Pair] = [(name, version, "text") for name, version in sorted(venv.packages.items())]
     if packages:
         lines.append(Row(width).add("     packages", "dim").line())
         lines += pairs(packages, width, indent=7)
+    return lines
+
+
+def _copied(copied: Copied, width: int, at: float) -> list[Line]:
+    (words, ink), *changed = copied_words(copied, at)
+    more = [copied.from_version, f"by {copied.by}" if copied.by else "", copied.from_venv]
+    text = ", ".join(part for part in (words, *more) if part)
+    lines = long_pair("copied", text, width, ink, 5)
+    for part, ink in changed:
+        lines += long_pair("", part.lstrip(", "), width, ink, 5)
+    if isinstance(copied.changed, Missing) and not changed:
+        lines += long_pair("", f"changes since: {missing_text(copied.changed)}", width, "faint", 5)
     return lines
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dflash_console.fleet import HostView, Section
 from dflash_console.model import Finding, Level, LinkStatus, Missing
+from dflash_console.ui.drawing.copying import copying_block
 from dflash_console.ui.drawing.gpus import gpu_block
 from dflash_console.ui.drawing.line import (
     Ink,
@@ -103,7 +104,8 @@ def _inside(host: HostScene, width: int, moment: Moment, room: int) -> list[Line
     rest += _noted(unit_block(view, width, at, PANEL_LINES), view, "units", width)
     rest += _noted(path_block(view, width, PANEL_LINES), view, "paths", width)
     rest += _noted(host_line(view, width, at), view, "host", width)
-    above = link_lines(view, width, moment, _MOST_DETAIL_LINES)
+    above = copying_block(host.goings, width, moment.wall)
+    above += link_lines(view, width, moment, _MOST_DETAIL_LINES)
     found = _finding_lines(host, width, _FINDING_LINES)
     gpus = gpu_block(view, width, moment.interval, fold=False)
     if len(above) + len(found) + len(gpus) + len(rest) > room:

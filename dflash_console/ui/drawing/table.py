@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dflash_console.findings.picture import is_same_path
 from dflash_console.model import Gpu, Missing, Package, Unit
+from dflash_console.ui.drawing.copying import copying_words
 from dflash_console.ui.drawing.gauges import level
 from dflash_console.ui.drawing.line import Line, Row, columns
 from dflash_console.ui.drawing.panel import FINDING_MARKS, MARKED
@@ -133,6 +134,8 @@ def _service_cell(row: Row, units: Sequence[Unit], cells: int) -> None:
 
 def _state_words(row: Row, host: HostScene, moment: Moment) -> None:
     view = host.view
+    if (copied := copying_words(host.goings)) is not None:
+        row.extend([copied]).add("  ")
     if (proved := host_words(host.verdicts)) is not None:
         row.extend([proved]).add("  ")
     if view.link.state != "up":

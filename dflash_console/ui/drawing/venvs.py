@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dflash_console.fleet import HostView
-from dflash_console.model import Missing, Origin, Package, Venv
+from dflash_console.model import Copied, Missing, Origin, Package, Venv
 from dflash_console.ui.drawing.line import Ink, Line, Piece, Row, columns, cut_left, cut_middle, fits, flow
 from dflash_console.ui.drawing.listing import listed
 from dflash_console.ui.drawing.unread import lacking
-from dflash_console.ui.drawing.verdict_lines import verdict_line, verdict_on
-from dflash_console.ui.drawing.words import REASON_WORDS
+from dflash_console.ui.drawing.verdict_lines import ago, verdict_line, verdict_on
+from dflash_console.ui.drawing.words import REASON_WORDS, missing_text, plural
 from dflash_console.verdict import Verdict
 
-__all__ = ["module_mark", "module_names", "package_words", "venv_block"]
+__all__ = ["copied_words", "module_mark", "module_names", "package_words", "venv_block"]
 
 _INDENT = "     "
 
@@ -36,9 +36,10 @@ def venv_block(
     if not view.snapshot.venvs:
         return [Row(width).add("ENV  ", "label").add("none found", "dim").line()]
     paths = {venv.path for venv in view.snapshot.venvs}
+    at = view.snapshot.at
     lines = listed(
         view.snapshot.venvs,
-        lambda venv: [*_venv_lines(venv, width), *_proof(verdicts, venv.path, width, wall)],
+        lambda venv: [*_venv_lines(venv, width, at), *_proof(verdicts, venv.path, width, wall)],
         width,
         most,
     )
@@ -59,7 +60,7 @@ def _proof(verdicts: Sequence[Verdict], venv: str, width: int, wall: float) -> l
     return [Row(width).add(_INDENT).extend(verdict_line(verdict, width - len(_INDENT), wall)).line()]
 
 
-def _venv_lines(venv: Venv, width: int) -> list[Line]:
+def _venv_lines(venv: Venv, width: int, at: float) -> list[Line]:
     row = Row(width).add("ENV  ", "label")
     if isinstance(venv.python, Missing):
         words = "not there" if venv.python.missing == "not_found" else REASON_WORDS[venv.python.missing]
@@ -76,7 +77,8 @@ def _venv_lines(venv: Venv, width: int) -> list[Line]:
     lines = [row.line() for row in flow(row, facts, 5)]
     if isinstance(package, Missing):
         return lines
-    return [*lines, *_package_lines(package, width), *_modules_lines(package, width)]
+    came = copied_words(venv.copied, at) if venv.copied is not None else []
+    return [*lines, *_package_lines(package, came, width), *_modules_lines(package, width)]
 
 
 def _torch(venv: Venv) -> Piece:
@@ -108,13 +110,29 @@ def package_words(package: Package) -> list[Piece]:
     return words
 
 
-def _package_lines(package: Package, width: int) -> list[Line]:
+def copied_words(copied: Copied, at: float) -> list[Piece]:
+    """Where a package came from, how long before `at` of the host's clock, and what changed since; in one row."""
+    source = f"from {copied.from_host}" if copied.from_host else "copied"
+    if isinstance(copied.at, Missing):
+        return [(source, "dim"), (f", {missing_text(copied.at)}", "warn")]
+    pieces: list[Piece] = [(f"{source}, {ago(at - copied.at)}", "dim")]
+    if isinstance(copied.changed, int) and copied.changed:
+        pieces.append((f", {plural(copied.changed, 'file')} changed since", "warn"))
+    return pieces
+
+
+def _package_lines(package: Package, came: list[Piece], width: int) -> list[Line]:
     row = Row(width).add(_INDENT)
     if isinstance(package.version, str):
         row.add(f"{package.name} {package.version}", "text")
     else:
         row.add(package.name).add(f" version {REASON_WORDS[package.version.missing]}", "warn")
-    rows = flow(row, package_words(package), 5)
+    rows = [row]
+    if came and columns("".join(text for text, _ in came)) + 2 > row.room:
+        rows.append(Row(width).add(_INDENT).extend(came))
+    elif came:
+        row.add("  ").extend(came)
+    rows = [*rows[:-1], *flow(rows[-1], package_words(package), 5)]
     origin = package.origin if isinstance(package.origin, str) else ""
     if package.editable_from and package.kind == "editable":
         origin = package.editable_from

@@ -1,0 +1,209 @@
+"""Trees that were replaced: `backups/<id>` holds package and dist-infos, info.json (a Backup) and manifest.json."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from . import disk, place
+from .place import (
+    FOLDER,
+    ID,
+    MANIFEST,
+    MANIFEST_LIMIT,
+    Fault,
+    Place,
+    manifest_of,
+    provenance_of,
+    read_json,
+    step,
+)
+from .survey import survey
+
+__all__ = ["drop", "listing", "proved", "prune", "seal", "users"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
+INFO = "info.json"
+LISTED = 256
+"""As copies.Look takes."""
+MAPS_LIMIT = 64 << 20
+FDS_LIMIT = 4096
+
+
+def seal(folder: int, info: object, known: list[list[Any]], names: list[str]) -> None:
+    """Write what a backup is into its folder; with its info.json it is one. Raises OSError.
+
+    `known` are the files as they were listed before they were replaced: what changed since is hashed again.
+    """
+    lines = survey(folder, names, known)
+    place.write_json(folder, MANIFEST, {"entries": lines})
+    about = info if isinstance(info, dict) else {}
+    about = {"files": len(lines), "size": sum(line[1] for line in lines), "at": time.time(), **about}
+    about.update(files=len(lines), size=sum(line[1] for line in lines))
+    place.write_json(folder, INFO, about)
+
+
+def listing(venv: str) -> list[dict[str, Any]]:
+    """The Backups of an environment, newest first, with who still uses each. Changes nothing."""
+    try:
+        folder = disk.open_folder(f"{venv}/{FOLDER}/backups")
+    except OSError:
+        return []
+    try:
+        found = _infos(folder)[:LISTED]
+    finally:
+        os.close(folder)
+    in_use = users([item["id"] for item in found])
+    return [{**item, "in_use": in_use.get(item["id"], "")} for item in found]
+
+
+def _infos(folder: int) -> list[dict[str, Any]]:
+    found = []
+    for name in os.listdir(folder):
+        if ID.fullmatch(name):
+            info = _info(folder, name)
+            if info is not None:
+                found.append(info)
+    found.sort(key=lambda item: (item["at"], item["id"]), reverse=True)
+    return found
+
+
+def _info(folder: int, name: str) -> dict[str, Any] | None:
+    """One backup, with no more than its fields, each of its kind; None for what is none."""
+    try:
+        inside = disk.open_folder(name, folder)
+    except OSError:
+        return None
+    try:
+        value = read_json(inside, INFO)
+    finally:
+        os.close(inside)
+    if not isinstance(value, dict):
+        return None
+    at, files, size = value.get("at"), value.get("files"), value.get("size")
+    if not place.is_time(at) or not place.is_count(files) or not place.is_count(size):
+        return None
+    reason = value.get("reason")
+    return {
+        "id": name,
+        "at": at,
+        "version": str(value.get("version") or "")[:4096],
+        "files": files,
+        "size": size,
+        "reason": reason if reason in ("copy", "rollback") else "copy",
+        "tree": str(value.get("tree") or "")[:4096],
+        "provenance": provenance_of(value.get("provenance")),
+    }
+
+
+def proved(target: Place, number: str) -> tuple[dict[str, Any], list[str], list[list[Any]]]:
+    """A backup that is as it was when it was made: its info, the names in it, its files. "" is the newest.
+
+    Newest of those that a copy replaced. Raises Fault, for one that is not whole too, and OSError.
+    """
+    folder = disk.open_folder("backups", target.fd)
+    try:
+        found = _infos(folder)
+        chosen = [item for item in found if (item["id"] == number if number else item["reason"] == "copy")]
+        if not chosen:
+            there = ", ".join(item["id"] for item in found) or "none"
+            raise Fault(f"{target.path}/backups holds no {number or 'backup of a copy'}; there are: {there}")
+        info = chosen[0]
+        inside = disk.open_folder(info["id"], folder)
+        try:
+            names = sorted(name for name in os.listdir(inside) if name not in (INFO, MANIFEST))
+            lines = manifest_of(read_json(inside, MANIFEST, MANIFEST_LIMIT))
+            now = survey(inside, names)
+        finally:
+            os.close(inside)
+    finally:
+        os.close(folder)
+    if not lines and info["files"]:
+        raise Fault(
+            f"backup {info['id']}: its manifest.json can't be read, so nothing proves that it is whole"
+        )
+    before, after = ({line[0]: (line[1], line[6]) for line in some} for some in (lines, now))
+    different = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    if different:
+        raise Fault(
+            f"backup {info['id']} is not as it was made: {len(different):,} files, first {different[0]}"
+        )
+    return info, names, now
+
+
+def drop(target: Place, number: str) -> None:
+    """Remove a backup; one that is half removed is a stage that anybody sweeps away. Raises OSError."""
+    gone = f"stage-{number}-gone"
+    step("set backup aside")
+    disk.remove(target.fd, gone)
+    with contextlib.suppress(FileNotFoundError):
+        disk.rename(target.fd, f"backups/{number}", target.fd, gone)
+    step("remove backup")
+    disk.remove(target.fd, gone)
+
+
+def prune(target: Place, keep: int, protected: Iterable[str] = ()) -> list[str]:
+    """Remove the oldest beyond `keep`, but none that is in use or protected; their ids. Raises OSError."""
+    folder = disk.open_folder("backups", target.fd)
+    try:
+        old = [item["id"] for item in _infos(folder)][max(0, keep) :]
+    finally:
+        os.close(folder)
+    old = [number for number in old if number not in protected]
+    in_use = users(old)
+    gone = [number for number in old if number not in in_use]
+    for number in gone:
+        drop(target, number)
+    return gone
+
+
+# ---- who uses one
+
+
+def users(numbers: list[str]) -> dict[str, str]:
+    """Who has files of a backup open or mapped, by its id: `process 4711 (python)`. As far as /proc may be read."""
+    found: dict[str, str] = {}
+    if not numbers:
+        return found
+    marks = {number: f"/{FOLDER}/backups/{number}/".encode() for number in numbers}
+    for pid in os.listdir("/proc"):
+        if not pid.isdigit():
+            continue
+        text = _paths_of(f"/proc/{pid}")
+        for number, mark in marks.items():
+            if number not in found and mark in text:
+                found[number] = f"process {pid} ({_name(pid)})"
+    return found
+
+
+def _paths_of(folder: str) -> bytes:
+    """The paths of all that a process has mapped or open."""
+    parts: list[bytes] = []
+    with contextlib.suppress(OSError), open(f"{folder}/maps", "rb") as file:
+        parts.append(file.read(MAPS_LIMIT))
+    parts += [_link(f"{folder}/cwd"), _link(f"{folder}/exe")]
+    try:
+        names = os.listdir(f"{folder}/fd")[:FDS_LIMIT]
+    except OSError:
+        names = []
+    parts += [_link(f"{folder}/fd/{name}") for name in names]
+    return b"\n".join(parts)
+
+
+def _link(path: str) -> bytes:
+    try:
+        return os.readlink(os.fsencode(path)) + b"/"
+    except OSError:
+        return b""
+
+
+def _name(pid: str) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read(64).strip()
+    except OSError:
+        return "gone"

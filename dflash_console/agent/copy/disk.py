@@ -1,0 +1,213 @@
+"""The few calls on files that a copy is made of, by descriptor of the folder: what is renamed, removed, hashed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+
+__all__ = [
+    "BLOCK",
+    "UNSUPPORTED",
+    "exchange",
+    "hash_of",
+    "in_threads",
+    "inode_at",
+    "move",
+    "open_folder",
+    "remove",
+    "sync_filesystem",
+    "sync_folder",
+]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable
+
+    Place = tuple[int, str]
+
+BLOCK = 1 << 20
+"""Bytes that are read at once."""
+THREADS = 4
+UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What a filesystem answers that knows no flags of renameat2 (NFS, 9p, FUSE)."""
+_NOREPLACE, _EXCHANGE = 1, 2
+_NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
+"""Of renameat2, for a libc without it (glibc before 2.28)."""
+_libc: Any = None
+
+
+def _load() -> Any:
+    global _libc
+    if _libc is None:
+        import ctypes
+
+        _libc = ctypes.CDLL(None, use_errno=True)
+    return _libc
+
+
+def renameat2(from_folder: int, name: str, to_folder: int, new_name: str, flags: int) -> None:
+    """renameat2(2). Raises OSError."""
+    import ctypes
+
+    libc = _load()
+    words = (from_folder, os.fsencode(name), to_folder, os.fsencode(new_name))
+    if hasattr(libc, "renameat2"):
+        result = libc.renameat2(*words, flags)
+    else:
+        number = _NUMBERS.get(os.uname().machine)
+        if number is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name)
+        result = libc.syscall(number, *words, flags)
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name)
+
+
+def rename(from_folder: int, name: str, to_folder: int, new_name: str) -> None:
+    """rename(2). Raises OSError."""
+    os.rename(name, new_name, src_dir_fd=from_folder, dst_dir_fd=to_folder)
+
+
+def exchange(one: Place, other: Place) -> None:
+    """Have two things change places in one step. Raises OSError, one of UNSUPPORTED where that can't be."""
+    renameat2(*one, *other, _EXCHANGE)
+
+
+def move(source: Place, target: Place) -> None:
+    """Rename to where nothing is. Raises OSError, FileExistsError when something is there."""
+    try:
+        renameat2(*source, *target, _NOREPLACE)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+        if inode_at(*target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target[1]) from None
+        rename(*source, *target)
+
+
+def inode_at(folder: int, name: str) -> int:
+    """The number of what is there, be it a link; 0 for nothing. Raises OSError."""
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def open_folder(path: str, folder: int | None = None) -> int:
+    """A descriptor of a folder that is no link. Raises OSError (ENOTDIR or ELOOP for others)."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, dir_fd=folder)
+
+
+def remove(folder: int, name: str) -> None:
+    """Remove a file, a link or a whole folder, following nothing; what is not there is removed. Raises OSError."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.EPERM, errno.EACCES):
+            raise
+        if not _is_folder(folder, name):
+            raise
+    else:
+        return
+    inside = _open_to_remove(folder, name)
+    try:
+        with os.scandir(inside) as entries:
+            names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for child, is_folder in names:
+            if is_folder:
+                remove(inside, child)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(child, dir_fd=inside)
+    finally:
+        os.close(inside)
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(name, dir_fd=folder)
+
+
+def _is_folder(folder: int, name: str) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
+def _open_to_remove(folder: int, name: str) -> int:
+    """Also one that its mode forbids even its owner to change."""
+    try:
+        fd = open_folder(name, folder)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=folder)
+        fd = open_folder(name, folder)
+    if os.fstat(fd).st_mode & 0o300 != 0o300:
+        with contextlib.suppress(OSError):
+            os.fchmod(fd, 0o700)
+    return fd
+
+
+def sync_folder(fd: int) -> None:
+    """fsync of a folder, so that what was renamed in it stays. Raises OSError."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a filesystem that keeps folders otherwise
+            raise
+
+
+def sync_filesystem(fd: int) -> None:
+    """syncfs(2): all that was written on the filesystem is on its disk. Raises OSError."""
+    import ctypes
+
+    libc = _load()
+    if not hasattr(libc, "syncfs"):
+        os.sync()
+    elif libc.syncfs(fd) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def hash_of(fd: int) -> tuple[str, int]:
+    """sha256 and number of the bytes from the descriptor's position on. Raises OSError."""
+    from hashlib import sha256
+
+    hashed, size = sha256(), 0
+    while True:
+        data = os.read(fd, BLOCK)
+        if not data:
+            return hashed.hexdigest(), size
+        hashed.update(data)
+        size += len(data)
+
+
+def in_threads(work: Callable[[Any], None], items: Iterable[Any], at_once: int = 64) -> None:
+    """Call `work` with each item, in threads: hashing and waiting for a disk let go of the interpreter's lock.
+
+    Raises what the first call that failed raised; the others stop soon.
+    """
+    everything = list(items)
+    rest = iter([everything[at : at + at_once] for at in range(0, len(everything), at_once)])
+    faults: list[BaseException] = []
+    lock = threading.Lock()
+
+    def run() -> None:
+        while not faults:
+            with lock:
+                some = next(rest, None)
+            if some is None:
+                return
+            try:
+                for item in some:
+                    work(item)
+            except BaseException as error:  # noqa: BLE001 - raised again where all were asked for
+                faults.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(min(THREADS, len(everything)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]

@@ -1,0 +1,87 @@
+"""What lies in some folders, as a manifest lists it; what a known list has as it is now is not hashed again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from . import disk
+
+__all__ = ["line_of", "survey"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
+CACHE = "__pycache__"
+NAMES_LIMIT = 300_000
+
+
+def line_of(path: str, seen: os.stat_result, content: str) -> list[Any]:
+    """A file in a manifest."""
+    return [path, seen.st_size, seen.st_mode, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino, content]
+
+
+def survey(folder: int, tops: Iterable[str], known: Iterable[list[Any]] = ()) -> list[list[Any]]:
+    """All files below the named things in a folder, links as links, without bytecode. Raises OSError.
+
+    Pipes, devices and sockets are left out.
+    """
+    before = {line[0]: line for line in known}
+    lines: list[list[Any]] = []
+    to_hash: list[list[Any]] = []
+    for top in tops:
+        try:
+            seen = os.stat(top, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if stat.S_ISDIR(seen.st_mode):
+            inside = disk.open_folder(top, folder)
+            try:
+                _walk(inside, top, lines)
+            finally:
+                os.close(inside)
+        else:
+            _add(folder, top, top, seen, lines)
+    for line in lines:
+        same = before.get(line[0])
+        if same is not None and same[1:6] == line[1:6]:
+            line[6] = same[6]
+        elif stat.S_ISREG(line[2]):
+            to_hash.append(line)
+    disk.in_threads(lambda line: _hash(folder, line), to_hash)
+    lines.sort()
+    return lines
+
+
+def _walk(folder: int, prefix: str, lines: list[list[Any]]) -> None:
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    for name, seen in found:
+        path = f"{prefix}/{name}"
+        if not stat.S_ISDIR(seen.st_mode):
+            _add(folder, name, path, seen, lines)
+        elif name != CACHE:
+            inside = disk.open_folder(name, folder)
+            try:
+                _walk(inside, path, lines)
+            finally:
+                os.close(inside)
+
+
+def _add(folder: int, name: str, path: str, seen: os.stat_result, lines: list[list[Any]]) -> None:
+    if len(lines) >= NAMES_LIMIT:
+        raise OSError(errno.EFBIG, f"more than {NAMES_LIMIT:,} files", path)
+    if stat.S_ISLNK(seen.st_mode):
+        lines.append(line_of(path, seen, os.readlink(name, dir_fd=folder)))
+    elif stat.S_ISREG(seen.st_mode):
+        lines.append(line_of(path, seen, ""))
+
+
+def _hash(folder: int, line: list[Any]) -> None:
+    fd = os.open(line[0], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        line[6] = disk.hash_of(fd)[0]
+    finally:
+        os.close(fd)

@@ -1,0 +1,67 @@
+"""A change on hosts that runs to its end, or to a clean one when it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from dflash_console.cli.copy_json import Result
+from dflash_console.cli.interruption import Interruption
+from dflash_console.cli.progress import Progress
+from dflash_console.copies import Side, TargetRun
+
+__all__ = ["carried_out", "exit_code"]
+
+CANCELLING = "cancelling: what was not swapped yet is left as it was; once more to stop at once"
+
+
+async def carried_out(
+    work: Callable[[Callable[[TargetRun], None]], Coroutine[Any, Any, object]],
+    sides: Sequence[Side],
+    progress: Progress,
+) -> list[TargetRun]:
+    """The last state of each target, in this order, also when the task was cancelled meanwhile.
+
+    `work` gets what to call with every new state; it is cancelled with this task and waited for all the same.
+    """
+    runs = {side: TargetRun(side) for side in sides}
+
+    def changed(run: TargetRun) -> None:
+        runs[run.side] = run
+        progress.show(run)
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(work(changed))
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            _uncancel()
+            progress.say(CANCELLING)
+            task.cancel()
+            await asyncio.wait({task})
+    progress.end()
+    return [runs[side] if runs[side].is_over else _broken_off(runs[side]) for side in sides]
+
+
+def _uncancel() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()
+
+
+def _broken_off(run: TargetRun) -> TargetRun:
+    return TargetRun(run.side, "cancelled", run.detail or "it was not begun: nothing was changed")
+
+
+def exit_code(results: Sequence[Result], interruption: Interruption) -> int:
+    """As a signal's if one came, else 1 when something failed or was undone, else 4 when something was refused, else 3
+    when a host was not reached, else 0."""
+    if interruption.signal:
+        return interruption.exit_code
+    states = {result.state for result in results}
+    if states & {"failed", "undone", "cancelled"}:
+        return 1
+    if "refused" in states:
+        return 4
+    return 3 if "unreachable" in states else 0

@@ -1,0 +1,113 @@
+"""What an operator says yes to: by options, or when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, get_args
+
+from dflash_console.cli.asking import can_ask, confirms, types
+from dflash_console.copies import Consent, Need, NeedCode, TargetPlan, TargetRun
+from dflash_console.operations.gate import refusal
+
+__all__ = ["ALLOWABLE", "Agreed", "Given", "agree", "flag_of", "flags_of"]
+
+ALLOWABLE: tuple[NeedCode, ...] = tuple(code for code in get_args(NeedCode) if code != "production")
+"""What `--allow` takes."""
+
+
+class Given(NamedTuple):
+    """The options of a command that changes hosts."""
+
+    yes: bool = False
+    allow: tuple[NeedCode, ...] = ()
+    confirm: tuple[str, ...] = ()
+    read_only: bool = False
+
+    @property
+    def consent(self) -> Consent:
+        """Only what the options say."""
+        return Consent(self.yes, frozenset(self.allow), frozenset(self.confirm))
+
+    def all_for(self, plan: TargetPlan) -> Consent:
+        """That of an operator who says yes to everything."""
+        return Consent(True, frozenset(get_args(NeedCode)), frozenset({plan.side.host}))
+
+
+class Agreed(NamedTuple):
+    """Which targets may be changed, with what consent, and why the others may not."""
+
+    targets: tuple[TargetPlan, ...]
+    consent: Consent
+    refused: tuple[TargetRun, ...]
+
+
+def flag_of(need: Need, host: str) -> str:
+    """The option that says yes to it."""
+    return f"--confirm {host}" if need.code == "production" else f"--allow {need.code}"
+
+
+def flags_of(plan: TargetPlan, given: Given) -> list[str]:
+    """The options that are still needed."""
+    flags = [] if given.yes else ["--yes"]
+    for need in plan.needs:
+        is_given = plan.side.host in given.confirm if need.code == "production" else need.code in given.allow
+        flags += [] if is_given else [flag_of(need, plan.side.host)]
+    return flags
+
+
+async def agree(plans: Sequence[TargetPlan], given: Given, doing: str) -> Agreed:
+    """Asks for what the options leave open, where somebody can answer; else that is refused.
+
+    `doing` is what the last question is about, such as `Copy onto`.
+    """
+    possible, refused = [], []
+    for plan in plans:
+        if plan.is_unreachable:
+            refused.append(TargetRun(plan.side, "unreachable", plan.problem))
+        elif why := refusal(plan, given.all_for(plan), read_only=given.read_only):
+            refused.append(TargetRun(plan.side, "refused", why))
+        else:
+            possible.append(plan)
+    consent = given.consent
+    if not given.yes and can_ask():
+        agreed, consent = await _asked(possible, given, doing)
+        refused += [
+            TargetRun(plan.side, "refused", "not confirmed") for plan in possible if plan not in agreed
+        ]
+        return Agreed(tuple(agreed), consent, tuple(refused))
+    agreed = []
+    for plan in possible:
+        if refusal(plan, consent, read_only=given.read_only):
+            refused.append(TargetRun(plan.side, "refused", _missing(plan, given)))
+        else:
+            agreed.append(plan)
+    return Agreed(tuple(agreed), consent, tuple(refused))
+
+
+def _missing(plan: TargetPlan, given: Given) -> str:
+    """`not confirmed: it needs --yes --allow running`, and why."""
+    flags = flags_of(plan, given)
+    open_needs = [need.text for need in plan.needs if flag_of(need, plan.side.host) in flags]
+    return "; ".join([f"not confirmed: it needs {' '.join(flags)}", *open_needs])
+
+
+async def _asked(plans: Iterable[TargetPlan], given: Given, doing: str) -> tuple[list[TargetPlan], Consent]:
+    agreed = []
+    allowed, typed = set(given.allow), set(given.confirm)
+    for plan in plans:
+        host = plan.side.host
+        is_agreed = True
+        for need in plan.needs:
+            if need.code == "production":
+                is_agreed = host in typed or await types(f"{need.text}. Type the host's name to go on:", host)
+                typed |= {host} if is_agreed else set()
+            elif need.code not in given.allow:
+                is_agreed = await confirms(f"{plan.side}: {need.text}. Go on all the same?")
+                allowed |= {need.code} if is_agreed else set()
+            if not is_agreed:
+                break
+        if is_agreed:
+            agreed.append(plan)
+    if agreed and not await confirms(f"{doing} {', '.join(str(plan.side) for plan in agreed)}?"):
+        agreed = []
+    return agreed, Consent(bool(agreed), frozenset(allowed), frozenset(typed))

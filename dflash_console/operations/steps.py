@@ -1,0 +1,355 @@
+"""The steps of a change on one target, from its claim to its settled end, told as they are done."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from dflash_console.config import Config
+from dflash_console.copies import (
+    Claim,
+    Consent,
+    CopyPlan,
+    Entry,
+    Look,
+    RunState,
+    Side,
+    Swapped,
+    TargetPlan,
+    TargetRun,
+)
+from dflash_console.errors import CopyError, LinkError
+from dflash_console.link import Channel
+from dflash_console.operations import remote
+from dflash_console.operations.orders import order
+from dflash_console.operations.progress import Rate
+from dflash_console.operations.pump import END, Feed, Pump
+from dflash_console.operations.reaching import Reaching
+from dflash_console.operations.verify import prove
+from dflash_console.verdict import Verdict
+
+__all__ = ["CopyTarget", "Refused", "RollBackTarget", "Stopped", "Target"]
+
+MOST_PASSES = 4
+"""Times that a target may say that something is missing although all was brought to it."""
+
+
+SLOWER = "slower than the others: it was left behind and got a pass of its own"
+
+
+class Refused(Exception):
+    """The host does not let itself be changed now; the text says why."""
+
+
+class Stopped(Exception):
+    """The change did not come about; the text says why. `undone`: it had, and the old package is back."""
+
+    def __init__(self, why: str, *, undone: bool = False) -> None:
+        super().__init__(why)
+        self.is_undone = undone
+
+
+class Target:
+    """One environment that is changed. Its `run` is what is told of it."""
+
+    def __init__(
+        self, fleet: Reaching, config: Config, side: Side, by: str, changed: Callable[[TargetRun], None]
+    ) -> None:
+        self.run = TargetRun(side)
+        self.is_committed = False
+        """Whether it must not be interrupted any more: it is swapped, or may be."""
+        self.side = side
+        self._fleet = fleet
+        self._config = config
+        self._by = by
+        self._changed = changed
+
+    def tell(self, state: RunState, detail: str = "", **fields: Any) -> None:
+        """Notes how far it is."""
+        began = self.run.began or time.time()
+        self.run = msgspec.structs.replace(
+            self.run, state=state, detail=detail, began=began, seconds=time.time() - began, **fields
+        )
+        self._changed(self.run)
+
+    def note(self, words: str) -> None:
+        """Adds to what else happened."""
+        self.run = msgspec.structs.replace(self.run, notes=(*self.run.notes, words))
+
+    async def change(self, channel: Channel) -> None:
+        """Does it, over a channel of its own, up to the swap. Raises Refused, Stopped, CopyError, a LinkError."""
+        raise NotImplementedError
+
+    async def complete(self, channel: Channel) -> str:
+        """Swaps, proves and settles; not to be interrupted. Says how it is now; raises as `change`."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Called when its turn has come."""
+
+    def end(self) -> None:
+        """Called at its end, however that was."""
+
+    async def claim(
+        self, channel: Channel, *, what: str, origin: Side | None, look: Look | None, ours: Look | None
+    ) -> None:
+        """Takes the lock, if all is as it was seen in `look`; `ours` is what comes there."""
+        self.tell("claiming", "taking the lock")
+        claim: Claim = await remote.claim(
+            channel,
+            self.side,
+            self._config.package.name,
+            by=self._by,
+            what=what,
+            origin=origin,
+            version=ours.version if ours is not None else "",
+            stamp=look.stamp if look is not None else "",
+            tree=ours.tree if ours is not None else "",
+            keep_backups=self._config.package.keep_backups,
+        )
+        if claim.recovered:
+            self.note(claim.recovered)
+        if claim.locked is not None:
+            holder = claim.locked
+            since = time.strftime("%H:%M:%S", time.gmtime(holder.since))
+            raise Refused(
+                f"held by {holder.by} since {since} UTC ({holder.what or 'a copy'}): wait for its end and plan again"
+            )
+        if claim.changed:
+            raise Refused(f"not as it was when the plan was made: {claim.changed}; make a new plan")
+
+    async def prove(self) -> Verdict:
+        """Verifies what is at the place now."""
+        views = self._fleet.views()
+        view = next(view for view in views if view.config.name == self.side.host)
+        what = order(view, self._config, self.side.venv, views, is_deep=False)
+        verdict = await prove(self._fleet, what, lambda verdict: None)
+        # That a copy runs there just now is about this one.
+        checks = tuple(check for check in verdict.checks if (check.kind, check.state) != ("copy", "warn"))
+        return msgspec.structs.replace(verdict, checks=checks)
+
+    def take_swap(self, swapped: Swapped) -> None:
+        """Notes how the swap went. Raises Stopped when the host undid it."""
+        checks = (*self.run.checks, *swapped.checks)
+        self.run = msgspec.structs.replace(self.run, checks=checks, swap=swapped.swap, backup=swapped.backup)
+        if swapped.is_undone:
+            raise Stopped(swapped.detail, undone=bool(swapped.swap))
+
+
+class CopyTarget(Target):
+    """A target of a copy."""
+
+    def __init__(
+        self,
+        fleet: Reaching,
+        config: Config,
+        plan: CopyPlan,
+        target: TargetPlan,
+        consent: Consent,
+        by: str,
+        changed: Callable[[TargetRun], None],
+        pump: Pump,
+    ) -> None:
+        super().__init__(fleet, config, target.side, by, changed)
+        differs = target.difference
+        if differs is not None:
+            counts = {name: len(getattr(differs, name)) for name in ("added", "changed", "removed")}
+            self.run = msgspec.structs.replace(self.run, **counts)
+        self._plan = plan
+        self._target = target
+        self._consent = consent
+        self._pump = pump
+        self._rate = Rate()
+        self._is_announced = False
+
+    def begin(self) -> None:
+        self._is_announced = True
+        self._pump.announce()
+
+    def end(self) -> None:
+        """Has the pump not wait for it any more; as often as one likes."""
+        if self._is_announced:
+            self._is_announced = False
+            self._pump.excuse()
+
+    async def change(self, channel: Channel) -> None:
+        plan = self._plan
+        await self.claim(
+            channel,
+            what=f"copy from {plan.source.host}",
+            origin=plan.source,
+            look=self._target.look,
+            ours=plan.look,
+        )
+        self.tell("sending", "comparing with what is there")
+        await remote.expect(channel, plan.entries)
+        wanted = await remote.want(channel)
+        await self._receive(channel, plan.entries, wanted.wanted)
+        self.tell("checking", "checking every file again, its owner, the import", rate=0.0, left=None)
+        checks = await remote.check(channel, self._config.package.alternatives)
+        self.run = msgspec.structs.replace(self.run, checks=checks)
+        if failed := [check for check in checks if check.state == "fail"]:
+            raise Stopped(f"nothing was changed: {failed[0].name}: {failed[0].detail}")
+
+    async def _receive(self, channel: Channel, entries: Sequence[Entry], wanted: Sequence[int]) -> None:
+        before = channel.sent
+        files, size = len(wanted), sum(entries[index].size for index in wanted)
+        self.tell("sending", f"receiving from {self._plan.source}", all_files=files, all_bytes=size)
+        feed = Feed(channel, wanted)
+        try:
+            # Even when nothing has to come: what is reused may turn out to be another file by now.
+            missing = await self._pass(channel, feed) if wanted else await self._empty_pass(channel)
+            passes = 1
+            while missing:
+                feed.wanted = frozenset(missing)
+                if feed.is_left_behind:
+                    if SLOWER not in self.run.notes:
+                        self.note(SLOWER)
+                elif passes >= MOST_PASSES:
+                    path = entries[missing[0]].path
+                    raise CopyError(
+                        f"{self.side}: {len(missing)} files do not arrive as they were sent, such as {path}"
+                    )
+                else:
+                    passes += 1
+                missing = await self._pass(channel, feed)
+        finally:
+            self.end()
+            self._pump.leave(feed)
+        sent = channel.sent - before
+        self.tell("sending", f"receiving from {self._plan.source}", files=files, bytes=size, bytes_sent=sent)
+
+    async def _pass(self, channel: Channel, feed: Feed) -> tuple[int, ...]:
+        """One reading of the source; what is still missing. Raises what ended the source."""
+        self._pump.join(feed)
+        self.end()
+        await feed.begun.wait()
+        self._raise_source()
+        number = channel.ask("fill", order=list(feed.order))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(feed.carry(self._pump.taken))
+                missing = await remote.fill(
+                    channel, number, lambda files, size: self._progress(channel, files, size)
+                )
+        except BaseExceptionGroup as group:
+            raise _first_of(group) from None
+        if missing.missing:
+            self._raise_source()
+        return missing.missing
+
+    async def _empty_pass(self, channel: Channel) -> tuple[int, ...]:
+        number = channel.ask("fill", order=[])
+        channel.write(END)
+        return (await remote.fill(channel, number, lambda files, size: None)).missing
+
+    def _progress(self, channel: Channel, files: int, size: int) -> None:
+        run = self.run
+        rate = self._rate.note(time.monotonic(), size)
+        self.tell(
+            "sending",
+            run.detail,
+            files=min(files, run.all_files),
+            bytes=min(size, run.all_bytes),
+            rate=rate,
+            left=Rate.left(rate, size, run.all_bytes),
+        )
+
+    def _raise_source(self) -> None:
+        failure = self._pump.failure
+        if isinstance(failure, LinkError):
+            raise type(failure)(f"the source: {failure}")
+        if failure is not None:
+            raise Stopped(f"nothing was changed: the source: {failure}")
+
+    async def complete(self, channel: Channel) -> str:
+        self.tell("swapping", "exchanging the package")
+        self.take_swap(await remote.swap(channel))
+        self.tell("verifying", "verifying the package in its place")
+        verdict = await self.prove()
+        self.run = msgspec.structs.replace(self.run, verdict=verdict)
+        keep, note = self._judge(verdict)
+        if not keep:
+            self.tell("undoing", f"undoing it: {note}")
+        settled = await remote.settle(channel, keep=keep, note=note)
+        if settled.undone or not keep:
+            raise Stopped(settled.detail or note, undone=True)
+        version = self._plan.look.version if self._plan.look is not None else ""
+        return f"{version or 'the package'} from {self._plan.source}{f'; {note}' if note else ''}"
+
+    def _judge(self, verdict: Verdict) -> tuple[bool, str]:
+        """Whether the new package stays, and what has to be said of it."""
+        if verdict.is_ready:
+            return True, ""
+        # A service runs the old package until it is restarted: no copy could ever mend that.
+        others = tuple(check for check in verdict.checks if check.kind != "service")
+        if msgspec.structs.replace(verdict, checks=others).is_ready:
+            service = next(
+                check for check in verdict.checks if check.kind == "service" and check.state == "fail"
+            )
+            return True, f"{service.name}: {service.detail}"
+        why = (
+            "; ".join(f"{check.name}: {check.detail}" for check in verdict.reasons[:2])
+            or "checks are missing"
+        )
+        source = self._plan.verdict
+        if "unverified" in self._consent.allowed and (source is None or not source.is_ready):
+            return True, f"not ready, as its source: {why}"
+        return False, f"not ready: {why}"
+
+
+class RollBackTarget(Target):
+    """An environment whose backup is put back."""
+
+    def __init__(
+        self,
+        fleet: Reaching,
+        config: Config,
+        look: Look,
+        side: Side,
+        backup: str,
+        by: str,
+        changed: Callable[[TargetRun], None],
+    ) -> None:
+        super().__init__(fleet, config, side, by, changed)
+        self._look = look
+        self._backup = backup
+
+    async def change(self, channel: Channel) -> None:
+        await self.claim(channel, what="rollback", origin=None, look=self._look, ours=None)
+
+    async def complete(self, channel: Channel) -> str:
+        self.tell("swapping", f"putting back {self._backup or 'the newest backup'}")
+        # Only that it imports: what was there before the copy need not have the modules that were copied for.
+        swapped = await remote.restore(channel, self._backup, [])
+        self.take_swap(swapped)
+        self.tell("verifying", "verifying the package in its place")
+        verdict = await self.prove()
+        why = "; ".join(f"{check.name}: {check.detail}" for check in verdict.reasons[:2])
+        note = "" if verdict.is_ready else f"not ready: {why or 'checks are missing'}"
+        settled = await remote.settle(channel, keep=True, note=note)
+        if settled.undone:
+            raise Stopped(settled.detail, undone=True)
+        self.run = msgspec.structs.replace(self.run, verdict=verdict)
+        return f"put back{f'; {note}' if note else ''}"
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that ended a group of two tasks: what the host said before what the link said."""
+    leaves: list[BaseException] = []
+    queue: list[BaseException] = [group]
+    while queue:
+        error = queue.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            queue.extend(error.exceptions)
+        else:
+            leaves.append(error)
+    for kind in (CopyError, LinkError):
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                return leaf
+    return leaves[0]

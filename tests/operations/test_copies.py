@@ -1,0 +1,230 @@
+"""Copies as the screen asks for them: at once, looked at on every tick, with real copy processes behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dflash_console.config import HostConfig
+from dflash_console.copies import Consent, CopyPlan, Side
+from dflash_console.errors import Unreachable
+from dflash_console.model import Missing, Venv
+from dflash_console.operations import copies as copies_module
+from dflash_console.operations.copies import Copies
+from dflash_console.operations.verdicts import Verdicts
+from tests.operations.fleet import answer
+from tests.operations.local import BY, YES, LocalFleet, content, copied, lay_package, left, site_of
+from tests.waiting import until
+
+WAIT = 60.0
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> LocalFleet:
+    return LocalFleet(tmp_path, "ct129", "ct200")
+
+
+@asynccontextmanager
+async def running(fleet: LocalFleet, *, read_only: bool = False) -> AsyncIterator[tuple[Copies, Verdicts]]:
+    verdicts = Verdicts(fleet, fleet.config)
+    copies = Copies(fleet, fleet.config, verdicts, read_only=read_only, by=BY)
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(copies.run())
+        try:
+            yield copies, verdicts
+        finally:
+            task.cancel()
+
+
+async def planned(copies: Copies, source: Side, target: Side) -> CopyPlan:
+    assert copies.plan(source, [target]) == ""
+    assert copies.plan_now is None
+    assert copies.is_planning
+    assert copies.steps
+    return await until(lambda: copies.plan_now, WAIT, "the plan is made")
+
+
+async def test_a_plan_is_made_and_carried_out_and_its_verdict_is_kept(fleet: LocalFleet) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    async with running(fleet) as (copies, verdicts):
+        assert copies.start(YES) == "there is no plan"
+        plan = await planned(copies, source, target)
+        assert not copies.is_planning
+        assert plan.targets[0].side == target
+        assert copies.start(Consent()) == "not confirmed"
+        assert copies.start(YES) == ""
+        assert copies.is_running
+        assert copies.start(YES) in ("there is no plan", "another copy is under way")
+        assert copies.roll_back(target, "", YES) == "another copy is under way"
+        await until(lambda: not copies.is_running, WAIT, "it is done")
+        (run,) = copies.runs
+        assert run.state == "done", run
+        assert content(target) == content(source)
+        (verdict,) = verdicts.of("ct200")
+        assert verdict.is_ready
+        assert "ct200" in fleet.refreshed
+        assert copies.plan_now is None, "what it stands on is another now"
+        assert copies.roll_back(target, "", Consent()) == "not confirmed"
+        assert copies.roll_back(target, "", YES) == ""
+        await until(lambda: not copies.is_running, WAIT, "it is put back")
+        assert [run.state for run in copies.runs] == ["done"]
+        assert content(target) != content(source)
+
+
+async def test_a_verdict_after_a_copy_is_not_stale_because_the_picture_comes_later(fleet: LocalFleet) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    async with running(fleet) as (copies, verdicts):
+        await planned(copies, source, target)
+        assert copies.start(YES) == ""
+        await until(lambda: not copies.is_running, WAIT, "it is done")
+        verdicts.refresh()
+        show(fleet, "ct200", Venv(target.venv, "config", "3.11.2", {}, Missing("not_found")))
+        verdicts.refresh()
+        assert verdicts.of("ct200")[0].stale == "", "this is the change that the copy made"
+        show(fleet, "ct200", Venv(target.venv, "config", "3.12.0", {}, Missing("not_found")))
+        verdicts.refresh()
+        assert verdicts.of("ct200")[0].stale == "the environment changed"
+
+
+def show(fleet: LocalFleet, host: str, venv: Venv) -> None:
+    """Has a host's picture hold this environment."""
+    fleet.pictures[host] = msgspec.structs.replace(fleet.pictures[host], venvs=[venv])
+
+
+async def test_a_read_only_console_plans_and_changes_nothing(fleet: LocalFleet) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    before = content(target)
+    async with running(fleet, read_only=True) as (copies, _):
+        await planned(copies, source, target)
+        assert "read-only" in copies.start(YES)
+        assert "read-only" in copies.roll_back(target, "", YES)
+        assert copies.runs == ()
+    assert content(target) == before
+
+
+async def test_a_cancelled_copy_leaves_all_as_it_was_and_the_next_one_goes(fleet: LocalFleet) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    before = content(target)
+    async with running(fleet) as (copies, _):
+        await planned(copies, source, target)
+        assert copies.start(YES) == ""
+        await until(lambda: copies.runs[0].state in ("claiming", "sending"), WAIT, "it is under way")
+        copies.cancel()
+        await until(lambda: not copies.is_running, WAIT, "it is cancelled")
+        assert [run.state for run in copies.runs] == ["cancelled"]
+        assert (content(target), left(target)) == (before, [])
+        await planned(copies, source, target)
+        assert copies.start(YES) == ""
+        await until(lambda: not copies.is_running, WAIT, "it is done")
+        assert copies.runs[0].state == "done"
+
+
+async def test_a_plan_that_is_not_wanted_any_more_is_given_up(fleet: LocalFleet) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    async with running(fleet) as (copies, _):
+        assert copies.plan(source, [target]) == ""
+        copies.cancel()
+        assert copies.plan(target, [source]) == ""
+        plan = await until(lambda: copies.plan_now, WAIT, "the second plan is made")
+        assert plan.source == target
+        assert copies.plan(source, [source]) == f"{source} is the source itself"
+        assert copies.plan(source, []) == "no host to copy to"
+
+
+async def test_a_cancelled_plan_is_over(fleet: LocalFleet) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    fleet.held = {"find_spec"}
+    async with running(fleet) as (copies, _):
+        assert copies.plan(source, [target]) == ""
+        await until(lambda: any(asked[1] == "find_spec" for asked in fleet.asked), WAIT, "it is under way")
+        copies.cancel()
+        await until(lambda: not copies.is_planning, WAIT, "it is over")
+        assert (copies.plan_now, copies.steps) == (None, "cancelled")
+
+
+async def test_a_console_that_ends_gives_up_its_copy_tidily(fleet: LocalFleet) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    before = content(target)
+    async with running(fleet) as (copies, _):
+        await planned(copies, source, target)
+        assert copies.start(YES) == ""
+        await until(lambda: copies.runs[0].state == "sending", WAIT, "it is under way")
+    assert (content(target), left(target)) == (before, [])
+    assert copies.runs[0].state == "cancelled"
+
+
+# ---- what was interrupted
+
+
+def interrupt(fleet: LocalFleet, target: Side) -> None:
+    """A stage and a journal that a dead agent has left."""
+    folder = Path(target.venv) / ".dflash-console"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / "stage-dead").mkdir()
+    (folder / "stage-dead" / "x").write_text("x")
+    line = '{"state":"claimed","id":"dead","at":1700000000.0,"by":"ana@desk","what":"copy from ct129","from":{}}\n'
+    (folder / "journal.jsonl").write_text(line)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_an_interrupted_copy_that_is_seen_is_settled_once_and_said(
+    fleet: LocalFleet, monkeypatch: pytest.MonkeyPatch, read_only: bool
+) -> None:
+    monkeypatch.setattr(copies_module, "LOOK_PAUSE", 0.05)
+    target = fleet.lay("ct200", "0.5.9")
+    before = content(target)
+    interrupt(fleet, target)
+    seen = Venv(target.venv, "config", "3.11.2", {}, Missing("not_found"))
+    show(fleet, "ct200", msgspec.structs.replace(seen, interrupted="copy from ct129 by ana@desk"))
+    async with running(fleet, read_only=read_only) as (copies, _):
+        notice = await until(copies.take_notice, WAIT, "it is said")
+        assert str(target) in notice
+        assert ("left as it is" in notice) == read_only
+        assert (left(target) == ["stage-dead"]) == read_only
+        assert content(target) == before
+        assert copies.take_notice() == ""
+        assert len(fleet.channels) == (0 if read_only else 1)
+
+
+async def test_a_host_that_is_away_is_said_in_the_run(fleet: LocalFleet) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    async with running(fleet) as (copies, _):
+        await planned(copies, source, target)
+        fleet.refusals["ct200"] = Unreachable("ct200 is not connected: no route")
+        assert copies.start(YES) == ""
+        await until(lambda: not copies.is_running, WAIT, "it is over")
+        (run,) = copies.runs
+        assert (run.state, "nothing was changed" in run.detail) == ("unreachable", True)
+
+
+async def test_runs_of_several_copies_are_kept_the_latest_first(fleet: LocalFleet) -> None:
+    fleet.config.hosts["kpro6"] = HostConfig("kpro6", local=True, role="target")
+    fleet.pictures["kpro6"] = fleet.pictures["ct200"]
+    source, one, two = (fleet.lay(name, "0.5.23") for name in ("ct129", "ct200", "kpro6"))
+    lay_package(site_of(one), "0.5.9")
+    lay_package(site_of(two), "0.5.9")
+    async with running(fleet) as (copies, _):
+        for target in (one, two):
+            await planned(copies, source, target)
+            assert copies.start(YES) == ""
+            await until(lambda: not copies.is_running, WAIT, "it is done")
+        assert [run.side for run in copies.runs] == [two, one]
+        assert {run.state for run in copies.runs} == {"done"}
+
+
+async def test_what_is_not_ready_after_the_copy_is_undone_and_leaves_no_verdict(fleet: LocalFleet) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    await copied(fleet, source, target)
+    lay_package(site_of(target), "0.5.9")
+    async with running(fleet) as (copies, verdicts):
+        await planned(copies, source, target)
+        fleet.answers["files"] = answer("files", "fail")
+        assert copies.start(YES) == ""
+        await until(lambda: not copies.is_running, WAIT, "it is over")
+        assert copies.runs[0].state == "undone"
+        assert verdicts.of("ct200") == ()

@@ -1,0 +1,228 @@
+"""Copies that go wrong on the way, with real copy processes on this machine: what is left, and how it is said."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from dflash_console.copies import Consent, RunState, TargetRun
+from dflash_console.link import Channel
+from tests.operations.fleet import answer
+from tests.operations.local import LocalFleet, content, copied, journal, left, sides, site_of, when
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> LocalFleet:
+    return LocalFleet(tmp_path, "ct129", "ct200", "kpro6")
+
+
+async def test_a_package_that_does_not_prove_right_is_undone(fleet: LocalFleet) -> None:
+    source, target = sides(fleet)
+    before = content(target)
+    plan = await fleet.plan(source, target)
+    fleet.answers["find_spec"] = answer("find_spec", "fail")
+    (run,) = await fleet.copy(plan)
+    assert run.state == "undone", run
+    assert "not ready" in run.detail
+    assert content(target) == before
+    assert journal(target)[-1] == "undone"
+    assert left(target) == []
+
+
+async def test_what_was_not_ready_at_its_source_stays_when_that_was_allowed(fleet: LocalFleet) -> None:
+    source, target = sides(fleet)
+    fleet.answers["find_spec"] = answer("find_spec", "fail")
+    plan = await fleet.plan(source, target)
+    assert [need.code for need in plan.targets[0].needs] == ["unverified"]
+    (run,) = await fleet.copy(plan)
+    assert run.state == "refused"
+    (run,) = await fleet.copy(plan, Consent(True, frozenset({"unverified"})))
+    assert run.state == "done"
+    assert "not ready, as its source" in run.detail
+
+
+async def test_a_service_that_runs_the_old_package_does_not_undo_the_new_one(fleet: LocalFleet) -> None:
+    source, target = sides(fleet)
+    plan = await fleet.plan(source, target)
+    fleet.answers["service"] = (
+        b'{"checks":[{"name":"service sglang.service","state":"fail","detail":"restart needed"}],"facts":{}}'
+    )
+    (run,) = await fleet.copy(plan)
+    assert run.state == "done"
+    assert "restart needed" in run.detail
+
+
+async def test_a_stage_that_does_not_import_is_never_swapped_in(fleet: LocalFleet) -> None:
+    source, target = sides(fleet)
+    before = content(target)
+    (site_of(source) / "sglang/__init__.py").write_text("import a_module_that_is_nowhere\n")
+    plan = await fleet.plan(source, target)
+    (run,) = await fleet.copy(plan)
+    assert run.state == "failed"
+    assert run.detail.startswith("nothing was changed: import:")
+    assert content(target) == before
+    assert left(target) == []
+    assert "swapping" not in journal(target)
+
+
+async def test_a_flipped_byte_in_transit_is_named_and_nothing_is_changed(fleet: LocalFleet) -> None:
+    source, target = sides(fleet)
+    before = content(target)
+    plan = await fleet.plan(source, target)
+
+    def spoil(channel: Channel) -> None:
+        if channel.name == "ct200":
+            write = channel.write
+
+            def flipped(frame: bytes) -> None:
+                is_block = len(frame) > 5000 and frame[4] == 1
+                write(frame[:-100] + bytes([frame[-100] ^ 1]) + frame[-99:] if is_block else frame)
+
+            channel.write = flipped  # type: ignore[method-assign]
+
+    fleet.on_channel = spoil
+    (run,) = await fleet.copy(plan)
+    assert run.state == "failed"
+    assert "sglang" in run.detail
+    assert content(target) == before
+    assert left(target) == []
+
+
+async def test_a_source_that_changes_while_it_is_read_ends_the_copy_in_words(fleet: LocalFleet) -> None:
+    source, target = sides(fleet)
+    before = content(target)
+    plan = await fleet.plan(source, target)
+    changed = site_of(source) / "sglang/lang/part7.py"
+
+    def meddle(channel: Channel) -> None:
+        when(channel, "send", lambda: changed.write_text("# another now\n"))
+
+    fleet.on_channel = meddle
+    (run,) = await fleet.copy(plan)
+    assert run.state == "failed"
+    assert "sglang/lang/part7.py changed while it was read" in run.detail
+    assert content(target) == before
+    assert left(target) == []
+
+
+STEPS = ("claim", "expect", "want", "fill", "check", "swap", "settle")
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_an_agent_that_is_killed_leaves_a_whole_package_and_the_next_copy_goes_on(
+    fleet: LocalFleet, step: str
+) -> None:
+    source, target = sides(fleet)
+    before = content(target)
+    plan = await fleet.plan(source, target)
+
+    def kill(channel: Channel) -> None:
+        if channel.name == "ct200":
+            when(channel, step, lambda: os.kill(channel.hello.pid, signal.SIGKILL))
+
+    fleet.on_channel = kill
+    (run,) = await fleet.copy(plan)
+    assert run.state == "unreachable", run
+    assert content(target) in (before, content(source))
+    fleet.on_channel = lambda channel: None
+    runs = await copied(fleet, source, target)
+    assert content(target) == content(source)
+    assert left(target) == []
+    assert bool(runs[0].notes) == (step not in ("claim",)), runs[0].notes
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_console_that_is_gone_leaves_a_whole_package_and_nothing_that_was_begun(
+    fleet: LocalFleet, step: str
+) -> None:
+    """As SIGKILL of the console does: the pipe of the copy process is closed, nothing else."""
+    source, target = sides(fleet)
+    before = content(target)
+    plan = await fleet.plan(source, target)
+
+    def vanish(channel: Channel) -> None:
+        if channel.name == "ct200":
+            when(channel, step, channel._process.write_eof)
+
+    fleet.on_channel = vanish
+    (run,) = await fleet.copy(plan)
+    assert run.state == "unreachable", run
+    is_new = content(target) == content(source)
+    assert is_new or content(target) == before
+    assert left(target) == []
+    fleet.on_channel = lambda channel: None
+    await copied(fleet, source, target)
+
+
+CANCELLED: tuple[RunState, ...] = ("claiming", "sending", "checking")
+
+
+@pytest.mark.parametrize("state", CANCELLED)
+async def test_cancelling_before_the_swap_leaves_all_as_it_was(fleet: LocalFleet, state: RunState) -> None:
+    source, target = sides(fleet)
+    before = content(target)
+    plan = await fleet.plan(source, target)
+    seen: list[TargetRun] = []
+    reached = asyncio.Event()
+
+    def changed(run: TargetRun) -> None:
+        seen.append(run)
+        if run.state == state:
+            reached.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(fleet.copy(plan, changed=changed))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert seen[-1].state == "cancelled"
+    assert content(target) == before
+    assert left(target) == []
+    (run,) = await fleet.copy(await fleet.plan(source, target))
+    assert run.state == "done"
+    assert run.notes == (), "the lock and the journal were left settled"
+
+
+@pytest.mark.parametrize("state", ["swapping", "verifying"])
+async def test_cancelling_from_the_swap_on_changes_nothing_any_more(fleet: LocalFleet, state: str) -> None:
+    source, target = sides(fleet)
+    plan = await fleet.plan(source, target)
+    seen: list[TargetRun] = []
+    reached = asyncio.Event()
+
+    def changed(run: TargetRun) -> None:
+        seen.append(run)
+        if run.state == state:
+            reached.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(fleet.copy(plan, changed=changed))
+        await reached.wait()
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert seen[-1].state == "done"
+    assert content(target) == content(source)
+    assert journal(target)[-1] == "done"
+
+
+async def test_one_target_that_fails_leaves_the_others_alone(fleet: LocalFleet) -> None:
+    source, target = sides(fleet)
+    other = fleet.lay("kpro6", "0.5.9")
+    plan = await fleet.plan(source, target, other)
+
+    def kill(channel: Channel) -> None:
+        if channel.name == "ct200":
+            when(channel, "fill", lambda: os.kill(channel.hello.pid, signal.SIGKILL))
+
+    fleet.on_channel = kill
+    runs = await fleet.copy(plan)
+    assert [run.state for run in runs] == ["unreachable", "done"]
+    assert content(other) == content(source)

@@ -1,0 +1,191 @@
+"""What copy, compare and roll back draw: within its width, whatever the words and numbers are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from dflash_console.copies import Comparison, Entry, Look, Need, Side, TargetPlan, TargetRun
+from dflash_console.ui.differences import differences
+from dflash_console.ui.drawing.backups import draw_backups
+from dflash_console.ui.drawing.comparison import FileRows, changes_of, draw_sides
+from dflash_console.ui.drawing.copy_plan import draw_making, draw_plan, folders_of
+from dflash_console.ui.drawing.copy_question import (
+    draw_copy_question,
+    draw_leaving,
+    draw_rollback_question,
+)
+from dflash_console.ui.drawing.copying import RUN_WORDS, copying_block, copying_words, draw_runs
+from dflash_console.ui.drawing.diff import DiffRows, draw_diff_sides
+from dflash_console.ui.drawing.line import Line, cells_of, plain
+from dflash_console.ui.drawing.table import draw_row, plan_table
+from dflash_console.ui.going import Going
+from dflash_console.ui.opened import Shown
+from dflash_console.ui.scene import HostScene
+from tests.ui import builders, copying
+from tests.ui.builders import MOMENT, WALL
+from tests.ui.extremes import TEXTS
+from tests.ui.looking import texts
+
+WIDTHS = (12, 20, 37, 62, 80, 100, 250)
+HUGE = 2**62
+WORDS = (*TEXTS, builders.HOSTILE)
+
+
+def going(run: TargetRun, what: str = "from ct129") -> Going:
+    """A copy from ct129."""
+    return Going(run, f"copying {what}", f"copy {what}")
+
+
+def odd_target(word: str) -> TargetPlan:
+    """A target all of whose words are this one."""
+    entry = Entry(word or "x", "file", HUGE, 0o644, word)
+    look = msgspec.structs.replace(
+        copying.look(),
+        version=word,
+        dist_version="1",
+        files=HUGE,
+        size=HUGE,
+        backups=(msgspec.structs.replace(copying.backup(0), version=word, in_use=word, at=0.0, size=HUGE),),
+        strange=(word,),
+    )
+    return TargetPlan(
+        Side(word or "h", word or "/v"),
+        look,
+        Comparison((entry,), (entry,), (entry,), HUGE),
+        HUGE,
+        tuple(msgspec.structs.replace(check, name=word, detail=word) for check in copying.PREFLIGHT[:4]),
+        (Need("running", word),),
+        (word,),
+    )
+
+
+def odd_run(word: str, state: str = "failed") -> TargetRun:
+    """A run all of whose words are this one."""
+    return msgspec.structs.replace(
+        copying.done(Side(word or "h", word or "/v")),
+        state=state,
+        detail=word,
+        files=HUGE,
+        all_files=HUGE,
+        bytes=HUGE,
+        all_bytes=HUGE,
+        rate=1e300,
+        left=1e300,
+        began=0.0,
+        seconds=1e12,
+        backup=word,
+        swap=word,
+        notes=(word,),
+        checks=(msgspec.structs.replace(copying.PREFLIGHT[0], state="fail", name=word, detail=word),),
+    )
+
+
+def within(lines: Sequence[Line | Shown], width: int) -> None:
+    """No line is wider, and none has a character that acts on a terminal."""
+    for line in lines:
+        drawn = line.line if isinstance(line, Shown) else line
+        assert cells_of(drawn) <= width, plain(drawn)
+        assert all(character.isprintable() for character in plain(drawn))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("word", WORDS, ids=range(len(WORDS)))
+def test_nothing_is_drawn_wider_than_there_is_room(word: str, width: int) -> None:
+    target = odd_target(word)
+    plan = msgspec.structs.replace(copying.plan(target, target), look=target.look, source=target.side)
+    away = {target.side.host: word}
+    shown = draw_plan(
+        plan,
+        width,
+        WALL,
+        away=away,
+        refused=lambda _: word,
+        folders=folders_of,
+        package=word,
+        left_out=(word,),
+    )
+    within(shown, width)
+    within(draw_making(target.side, [target.side], word, width, away), width)
+    within(draw_copy_question(plan, [target], width, WALL, word, lambda _: word), width)
+    within(draw_rollback_question(target, copying.backup(0, word), width, WALL, 0.0, word), width)
+    within(draw_backups(target, width, WALL, word, word), width)
+    runs = [going(odd_run(word, state), word) for state in RUN_WORDS]
+    within(draw_runs(runs, width, WALL), width)
+    within(copying_block(runs, width, WALL), width)
+    within(draw_leaving(runs, width), width)
+    sides = (target.side, target.look)
+    within(draw_sides(sides, sides, width, word), width)
+    assert target.difference is not None
+    within(FileRows(changes_of(target.difference), (word, word), width), width)
+    found = differences(f"{word}\na\n", f"b\n{word}x\n")
+    for is_whole in (False, True):
+        within(DiffRows(found, width, is_whole=is_whole, pan=3), width)
+    within([draw_diff_sides(target.side, target.side, max(20, width))], max(20, width))
+
+
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        (copying.sending(), "→ copying from ct129  62 %  41.0 MB/s  2 s left"),
+        (TargetRun(copying.TARGET, "claiming"), "→ copying from ct129  taking the lock"),
+        (TargetRun(copying.TARGET, "swapping"), "→ copying from ct129  swapping"),
+        (copying.done(), "✓ copy from ct129  done  3 s ago"),
+        (
+            copying.undone(),
+            "↺ copy from ct129  undone  3 s ago  not ready in its place: find_spec: sglang itself does…",
+        ),
+    ],
+)
+def test_a_panel_tells_of_a_run_in_one_line(run: TargetRun, line: str) -> None:
+    mark = RUN_WORDS[run.state][0]
+    assert texts(copying_block([going(run)], 90, WALL)) == [line.replace("→", mark, 1)]
+
+
+def test_of_many_runs_on_a_host_a_panel_counts_the_rest() -> None:
+    lines = texts(copying_block([going(copying.sending()) for _ in range(5)], 90, WALL))
+    assert len(lines) == 4
+    assert lines[-1] == "  +2 more"
+
+
+def test_the_header_tells_of_all_runs_together() -> None:
+    assert copying_words([]) is None
+    assert copying_words([going(copying.sending())]) == ("→ copy 62 %", "note")
+    both = [going(copying.sending()), going(copying.sending(copying.OTHER, 0.5)), going(copying.done())]
+    assert copying_words(both) == ("→ 2 copies 56 %", "note")
+    assert copying_words([going(copying.done())]) == ("✓ copy done", "ok")
+    assert copying_words([going(copying.done()), going(copying.failed())]) == ("✗ copy failed", "alarm")
+
+
+def test_a_row_of_the_table_tells_of_a_copy() -> None:
+    host = HostScene(builders.ct200(), (), goings=(going(copying.sending()),))
+    row = plain(draw_row(host, plan_table([host], 120), 120, MOMENT, False))
+    assert "→ copy 62 %" in row
+
+
+def test_files_are_counted_by_the_upper_folders() -> None:
+    entries = [
+        copying.entry(path)
+        for path in (
+            "sglang/a.py",
+            "sglang/srt/x/y/z/deep.py",
+            "sglang/srt/x/b.py",
+            "sglang-1.dist-info/RECORD",
+        )
+    ]
+    folders = folders_of(Comparison(tuple(entries), (), (entries[1],), 0))
+    assert [tuple(folder) for folder in folders] == [
+        ("sglang/srt/x", 2, 0, 1),
+        ("sglang", 1, 0, 0),
+        ("sglang-1.dist-info", 1, 0, 0),
+    ]
+
+
+def test_a_look_of_a_package_that_is_not_there_says_so() -> None:
+    look = Look("/v", "/v/site", "absent")
+    target = TargetPlan(copying.TARGET, look, Comparison((), (), (), 0))
+    plan = copying.plan(target)
+    lines = texts(draw_copy_question(plan, [target], 80, WALL, "sglang", lambda _: ""))
+    assert "         sglang is laid where none is now" in lines
