@@ -10,13 +10,14 @@ __all__ = ["give_back_large_pieces"]
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """malloc.h of glibc."""
 LARGE = 32 << 10
-"""Bytes; glibc's own value at the start. It raises it to whatever size is freed, up to 32 MiB, and blocks of a transfer
-then come from a heap that they leave full of holes: 90 MB here, of which 20 are in use (mallopt(3))."""
+"""Bytes: packets and blocks are as large. glibc begins with 128 KiB and raises that to whatever size is freed, up to
+32 MiB (mallopt(3)); what passes through then comes from a heap that is left full of holes: 90 MB while 20 are in
+use."""
 
 
 @functools.cache
 def give_back_large_pieces() -> None:
-    """From now on a piece of memory of 128 KiB or more returns to the system once it is freed, on glibc; elsewhere
+    """From now on a piece of memory of 32 KiB or more returns to the system once it is freed, on glibc; elsewhere
     nothing is done."""
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -112,6 +112,22 @@ def test_a_copied_tree_is_measured_by_the_metadata_of_its_source(tmp_path: Path)
     assert found.evidence[-1] == "read from the dist-info on ct129:/root/ml-env, 0.5.13.post1"
 
 
+@pytest.mark.parametrize("here", ["0.5.9", None])
+def test_before_a_copy_the_requirements_are_those_of_what_would_come(
+    tmp_path: Path, here: str | None
+) -> None:
+    site = healthy(tmp_path / "venv", "0.5.9")
+    if here is None:
+        shutil.rmtree(site / "sglang")
+        shutil.rmtree(site / "sglang-0.5.9.dist-info")
+    source = {"host": "ct129", "venv": "/root/ml-env"}
+    fields = {"is_planned": True, "source": source}
+    found = requires(tmp_path / "venv", source_metadata=metadata("0.5.13.post1"), **fields)
+    assert found.state == "fail"
+    assert found.evidence[-1] == "read from the dist-info on ct129:/root/ml-env, 0.5.13.post1"
+    assert requires(tmp_path / "venv", source_problem="it hangs", **fields).detail == "it hangs"
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -103,7 +103,7 @@ CASES = (
         _others(record="unknown"),
     ),
     Case("minor", TREES, True, "python", "1 compiled for another Python: srt/grpc/_core.cpython-312-"),
-    Case("emptied", TREES, False, "modules", "empty: dflash_utils", _others(record="warn")),
+    Case("emptied", TREES, False, "modules", "empty: dflash_utils", _others(record="fail", find_spec="fail")),
     Case(
         "editable",
         TREES,
@@ -126,7 +126,14 @@ CASES = (
         f"service {SHADOWED}",
         f"the working directory {FOLDER}/folder comes first: imports {FOLDER}/folder/sglang/__init__.py, not",
     ),
-    Case("older", UNITS, False, f"service {OLDER}", "running the old package, restart needed: started "),
+    Case(
+        "older",
+        UNITS,
+        False,
+        f"service {OLDER}",
+        "running the old package, restart needed: started ",
+        _others(record="warn"),
+    ),
     Case(
         "elsewhere",
         SOURCE,
@@ -197,7 +204,8 @@ def lay_cases(fleet: Fleet) -> None:
 
     until_sync(lambda: _clock(units) > started + 2, 30, "the change comes later than the start")
     units.run(
-        f"cd {site_packages(older)}; cp -a sglang next; rm -r sglang; mv next sglang; systemctl daemon-reload"
+        f"cd {site_packages(older)}; cp -a sglang next; echo '# patched' >> next/utils.py; "
+        "rm -r sglang; mv next sglang; systemctl daemon-reload"
     )
 
 

@@ -8,6 +8,7 @@ What a message has beside `venv`, `package`, `modules` and `limit`; each of it m
     source           {"host", "venv", "torch", "python"}: where the package comes from, as far as that is known
     source_metadata  text of the METADATA of that package on its source host
     source_problem   why there is none
+    is_planned       whether that package is to be copied over what is here now
     units            names of the host's units; the one that starts the environment decides with its variables
     driver           {"version", "cuda"} as the GPU section tells them
     gpus             [{"index", "uuid", "busy"}]

@@ -84,6 +84,13 @@ def check_requires(
 
 def _metadata(environment: Environment, message: dict[str, Any]) -> tuple[str, str]:
     """The METADATA that belongs to the tree, and where it is from; or nothing and why."""
+    text = message.get("source_metadata")
+    source = message.get("source") or {}
+    place = f"{source.get('host') or 'the source host'}:{source.get('venv') or ''}".rstrip(":")
+    if message.get("is_planned"):
+        # The package that is there, and its dist-info, are about to be replaced by the source's.
+        why = message.get("source_problem") or "the metadata of the source is not at hand"
+        return (text, f"the dist-info on {place}, {_field(text, 'Version')}") if text else ("", why)
     name, tree, local = environment.package, environment.tree_version, environment.dist_version
     if environment.tree is None:
         return "", f"no {name} here"
@@ -91,16 +98,13 @@ def _metadata(environment: Environment, message: dict[str, Any]) -> tuple[str, s
     if len(several) > 1:
         return "", f"{len(several)} dist-infos of {name} at once: {first_few(several)}"
     if local and (not tree or _is_same(tree, local)):
-        text = environment.metadata(name)
+        own = environment.metadata(name)
         return (
-            (text, f"the dist-info here, {local}")
-            if text
+            (own, f"the dist-info here, {local}")
+            if own
             else ("", f"the dist-info of {name} has no METADATA")
         )
     split = f"the tree is {tree or 'of an unknown version'}, the dist-info here {local or 'is not there'}"
-    text = message.get("source_metadata")
-    source = message.get("source") or {}
-    place = f"{source.get('host') or 'the source host'}:{source.get('venv') or ''}".rstrip(":")
     if not text:
         problem = message.get("source_problem")
         why = problem or "the metadata of where it comes from is not at hand: give its host the role source"
