@@ -85,10 +85,11 @@ async def agree(plans: Sequence[TargetPlan], given: Given, doing: str) -> Agreed
 
 
 def _missing(plan: TargetPlan, given: Given) -> str:
-    """`not confirmed: it needs --yes --allow running`, and why."""
+    """`not confirmed: it needs --yes --allow running`, and why; what is open beside a given --yes is said so."""
     flags = flags_of(plan, given)
     open_needs = [need.text for need in plan.needs if flag_of(need, plan.side.host) in flags]
-    return "; ".join([f"not confirmed: it needs {' '.join(flags)}", *open_needs])
+    why = "not confirmed: --yes alone does not cover it, it needs" if given.yes else "not confirmed: it needs"
+    return "; ".join([f"{why} {' '.join(flags)}", *open_needs])
 
 
 async def _asked(plans: Iterable[TargetPlan], given: Given, doing: str) -> tuple[list[TargetPlan], Consent]:

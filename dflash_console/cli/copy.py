@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dflash_console.cli.changing import carried_out, exit_code
+from dflash_console.cli.changing import carried_out, exit_code, given_up
 from dflash_console.cli.consent import Given, agree
 from dflash_console.cli.copy_json import Result, results_json
 from dflash_console.cli.copy_text import plan_text, results_text, summary
@@ -36,7 +36,13 @@ def run_copy(
     aims = [may_be_changed(config, end_of(config, target)) for target in targets]
     refuse_twice(origin, aims)
     command = _Copy(config, origin, aims, given, is_dry_run=is_dry_run, as_json=as_json)
-    asyncio.run(command.run())
+    try:
+        asyncio.run(command.run())
+    except (Exception, KeyboardInterrupt) as error:
+        # A script that reads stdout is told all the same what became of its targets.
+        if as_json:
+            emit(harmless_json(results_json(command.given_up(error), command.plan)) + b"\n")
+        raise
     results = command.results
     if as_json:
         emit(harmless_json(results_json(results, command.plan)) + b"\n")
@@ -91,6 +97,13 @@ class _Copy:
                 run = TargetRun(target.side, "cancelled", "it was not begun: nothing was changed")
             results.append(Result(target, run))
         return results
+
+    def given_up(self, error: BaseException) -> list[Result]:
+        """What became of each target when an error ended the command."""
+        return [
+            Result(target, given_up(self._runs.get(target.side) or TargetRun(target.side), error))
+            for target in self.plan.targets
+        ]
 
     async def _on(self, fleet: Fleet) -> None:
         source, *targets = await places(fleet, self._config, (self._source, *self._targets))
@@ -172,6 +185,7 @@ class _Copy:
                 ),
                 [target.side for target in agreed.targets],
                 Progress(),
+                lambda run: self._take([run]),
             )
         )
 

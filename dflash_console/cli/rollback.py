@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dflash_console.cli.changing import carried_out, exit_code
+from dflash_console.cli.changing import carried_out, exit_code, failure_words, given_up
 from dflash_console.cli.consent import Given, agree
 from dflash_console.cli.copy_json import Result, backups_json, results_json
 from dflash_console.cli.copy_text import backups_text, results_text, rollback_text
@@ -28,7 +28,13 @@ def run_rollback(config: Config, word: str, backup: str, given: Given, *, as_jso
     """Puts a backup back, by its id or the newest that a copy replaced; gives back the exit code. Raises
     ConfigError."""
     command = _Rollback(config, may_be_changed(config, end_of(config, word)), backup, given, as_json=as_json)
-    asyncio.run(command.run())
+    try:
+        asyncio.run(command.run())
+    except (Exception, KeyboardInterrupt) as error:
+        # A script that reads stdout is told all the same what became of its target.
+        if as_json:
+            emit(harmless_json(results_json([command.given_up(error)])) + b"\n")
+        raise
     result = command.result
     if as_json:
         emit(harmless_json(results_json([result])) + b"\n")
@@ -40,7 +46,13 @@ def run_rollback(config: Config, word: str, backup: str, given: Given, *, as_jso
 def run_list(config: Config, word: str, *, as_json: bool) -> int:
     """Prints the backups of an environment; gives back the exit code. Raises ConfigError."""
     end = end_of(config, word)
-    plan = asyncio.run(with_fleet(config, [end.host], lambda fleet: _planned(fleet, config, end)))
+    try:
+        plan = asyncio.run(with_fleet(config, [end.host], lambda fleet: _planned(fleet, config, end)))
+    except (Exception, KeyboardInterrupt) as error:
+        if as_json:
+            side = Side(end.host, end.venv or "")
+            emit(harmless_json(backups_json(side, (), failure_words(error))) + b"\n")
+        raise
     backups = plan.look.backups if plan.look is not None else ()
     if as_json:
         emit(harmless_json(backups_json(plan.side, backups, plan.problem)) + b"\n")
@@ -76,6 +88,10 @@ class _Rollback:
         """What became of it."""
         run = self._run or TargetRun(self._plan.side, "cancelled", "it was not begun: nothing was changed")
         return Result(self._plan, run)
+
+    def given_up(self, error: BaseException) -> Result:
+        """What became of it when an error ended the command."""
+        return Result(self._plan, given_up(self._run or TargetRun(self._plan.side), error))
 
     async def run(self) -> None:
         """Goes as far as it may."""
@@ -118,7 +134,11 @@ class _Rollback:
             ),
             [plan.side],
             Progress(),
+            self._take,
         )
+
+    def _take(self, run: TargetRun) -> None:
+        self._run = run
 
 
 def _meant(plan: TargetPlan, asked: str) -> Backup | None:

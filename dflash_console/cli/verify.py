@@ -74,7 +74,10 @@ async def _on_host(
         why = view.notes.get("venvs", "no environment is there: name one with --venv or in the config")
         return [_unasked(name, None, "python", why, told)]
     views = fleet.views()
-    orders = [order(view, config, path, views, is_deep=is_deep) for path in dict.fromkeys(chosen_venvs)]
+    orders = [
+        order(view, config, path, views, is_deep=is_deep, is_brief=False)
+        for path in dict.fromkeys(chosen_venvs)
+    ]
     async with asyncio.TaskGroup() as tasks:
         proofs = [tasks.create_task(prove(fleet, one, _when_complete(told))) for one in orders]
     view = view_of(fleet, name)

@@ -9,11 +9,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+import msgspec
+
 from dflash_console.config import Config
-from dflash_console.copies import Consent, CopyPlan, Side, TargetRun
+from dflash_console.copies import Consent, CopyPlan, RunState, Side, TargetRun
 from dflash_console.errors import CopyError, LinkError
 from dflash_console.operations import remote
 from dflash_console.operations.copying import copy, roll_back
+from dflash_console.operations.ending import BEFORE_SWAP, MOST_WORDS, fault_words, standing
 from dflash_console.operations.gate import refusal
 from dflash_console.operations.planning import make_plan
 from dflash_console.operations.reaching import Reaching
@@ -184,7 +187,7 @@ class Copies:
             # By `cancel` or a newer plan; when all of `run` ends, the group ends too.
             return
         except Exception as error:  # noqa: BLE001 - a fault in one must not end the console
-            self._notices.append(f"a fault of the console itself: {type(error).__name__}: {error}"[:300])
+            self._notices.append(fault_words(error)[:300])
 
     async def _make_plan(self, source: Side, targets: tuple[Side, ...]) -> None:
         me = self._planning
@@ -220,18 +223,15 @@ class Copies:
             self._runs[side] = TargetRun(side, began=self._clock())
 
     async def _copy(self, plan: CopyPlan, consent: Consent) -> None:
-        try:
-            # The plan is used up: what it stands on is another after this.
-            self._plan, self._steps = None, ""
-            await copy(
-                self._fleet, self._config, plan, consent, self._note, read_only=self._read_only, by=self._by
-            )
-        finally:
-            self._is_running, self._copying = False, None
+        # The plan is used up: what it stands on is another after this.
+        self._plan, self._steps = None, ""
+        await self._ended(
+            copy(self._fleet, self._config, plan, consent, self._note, read_only=self._read_only, by=self._by)
+        )
 
     async def _roll_back(self, side: Side, backup: str, consent: Consent) -> None:
-        try:
-            await roll_back(
+        await self._ended(
+            roll_back(
                 self._fleet,
                 self._config,
                 side,
@@ -242,8 +242,29 @@ class Copies:
                 by=self._by,
                 look=None,
             )
+        )
+
+    async def _ended(self, work: Coroutine[Any, Any, object]) -> None:
+        """Carries it out; whatever ends it, no run is left under way."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            self._break_off("cancelled", "cancelled")
+            raise
+        except Exception as error:
+            self._break_off("failed", fault_words(error))
+            raise
         finally:
             self._is_running, self._copying = False, None
+
+    def _break_off(self, state: RunState, why: str) -> None:
+        for side in self._order:
+            run = self._runs[side]
+            if not run.is_over:
+                seconds = self._clock() - run.began
+                words = standing(run, is_committed=run.state not in BEFORE_SWAP)
+                detail = f"{why}{words}"[:MOST_WORDS]
+                self._runs[side] = msgspec.structs.replace(run, state=state, detail=detail, seconds=seconds)
 
     def _note(self, run: TargetRun) -> None:
         self._runs[run.side] = run

@@ -9,21 +9,22 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from dflash_console.config import Config
-from dflash_console.copies import Consent, CopyPlan, Look, Side, TargetRun
+from dflash_console.copies import Consent, CopyPlan, Look, RunState, Side, TargetRun
 from dflash_console.errors import CopyError, LinkError
 from dflash_console.link import Channel
 from dflash_console.link.channel import TakeData
 from dflash_console.operations import remote
+from dflash_console.operations.ending import MOST_WORDS, fault_words, standing
 from dflash_console.operations.gate import refusal
 from dflash_console.operations.planning import plan_roll_back
 from dflash_console.operations.pump import Pump
 from dflash_console.operations.reaching import MOST_ON_A_HOST, Reaching
-from dflash_console.operations.steps import CopyTarget, Refused, RollBackTarget, Stopped, Target
+from dflash_console.operations.rolling_back import RollBackTarget
+from dflash_console.operations.steps import CopyTarget, Refused, Stopped, Target
 
 __all__ = ["copy", "roll_back"]
 
 Changed = Callable[[TargetRun], None]
-MOST_WORDS = 2000
 
 
 async def copy(
@@ -115,7 +116,7 @@ class _Source:
         except (LinkError, CopyError) as error:
             pump.fail(error)
         except Exception as error:  # noqa: BLE001 - each target tells it
-            pump.fail(CopyError(f"a fault of the console itself: {type(error).__name__}: {error}"))
+            pump.fail(CopyError(fault_words(error)))
 
     async def send(self, files: Sequence[int], size: int, *, compress: bool, take: TakeData) -> None:
         assert self._channel is not None
@@ -175,30 +176,25 @@ class _Work:
         except Stopped as error:
             target.tell("undone" if error.is_undone else "failed", str(error)[:MOST_WORDS])
         except CopyError as error:
-            target.tell("failed", f"{error}{_standing(target)}"[:MOST_WORDS])
+            _fail(target, "failed", str(error))
         except LinkError as error:
-            target.tell("unreachable", f"{error}{_standing(target)}"[:MOST_WORDS])
+            _fail(target, "unreachable", str(error))
         except asyncio.CancelledError:
             # Asked for by `_stop`, and by nobody else.
             target.tell("cancelled", "cancelled: nothing was changed")
         except Exception as error:  # noqa: BLE001 - a fault on one target must not end the others
-            words = f"a fault of the console itself: {type(error).__name__}: {error}{_standing(target)}"
-            target.tell("failed", words[:MOST_WORDS])
+            _fail(target, "failed", fault_words(error))
         finally:
             target.end()
 
     async def _change(self, target: Target) -> str:
         async with self._fleet.channel(target.side.host) as channel:
             channel.is_used_up = True
-            await target.change(channel)
+            if words := await target.change(channel):
+                return words
             target.is_committed = True
             return await target.complete(channel)
 
 
-def _standing(target: Target) -> str:
-    """What is there after an error that came at an awkward time."""
-    if not target.is_committed:
-        return "; nothing was changed"
-    if not target.run.swap:
-        return "; whether it was swapped is not known: the package is the old or the new one, whole; plan again to see"
-    return "; it had been swapped: the host keeps what passed its own checks; plan again to see"
+def _fail(target: Target, state: RunState, why: str) -> None:
+    target.tell(state, f"{why}{standing(target.run, is_committed=target.is_committed)}"[:MOST_WORDS])

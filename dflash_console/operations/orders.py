@@ -78,8 +78,20 @@ def at_home(view: HostView, path: str) -> str:
     return f"{home.rstrip('/')}/{path[2:]}" if home and path.startswith("~/") else path.rstrip("/") or path
 
 
-def order(view: HostView, config: Config, venv: str, views: Sequence[HostView], *, is_deep: bool) -> Order:
-    """The order for one environment, from what is known of its host and of the others."""
+def order(
+    view: HostView,
+    config: Config,
+    venv: str,
+    views: Sequence[HostView],
+    *,
+    is_deep: bool,
+    is_brief: bool | None = None,
+) -> Order:
+    """The order for one environment, from what is known of its host and of the others.
+
+    `is_brief`: whether what no RECORD vouches for is only begun to be compiled, since somebody waits for the answer and
+    may ask again; by default all but a deep one are.
+    """
     snapshot = view.snapshot
     units = snapshot.units if snapshot is not None else []
     venv = at_home(view, venv)
@@ -89,7 +101,7 @@ def order(view: HostView, config: Config, venv: str, views: Sequence[HostView], 
         "package": config.package.name,
         "modules": config.package.alternatives,
         "units": [unit.name for unit in units if unit.load != "not-found"],
-        "brief": None if is_deep else BRIEF,
+        "brief": BRIEF if (not is_deep if is_brief is None else is_brief) else None,
         # Text can't tell whether two paths lead to one folder: there may be links on the way.
         "package_venv": at_home(view, home) if home else None,
         "is_package_venv": at_home(view, home) == venv if home else environments(view) == (venv,),

@@ -16,6 +16,7 @@ from dflash_console.link import clean
 from dflash_console.model import Missing
 from dflash_console.operations import remote
 from dflash_console.operations.comparing import difference, size_of
+from dflash_console.operations.judging import of_package
 from dflash_console.operations.orders import at_home, order
 from dflash_console.operations.pins import Requirements, ask_pins, requirements_of
 from dflash_console.operations.preflight import Question, beside, needs_of, preflight, roll_back_checks
@@ -214,15 +215,15 @@ class _Planner:
         if view is None or view.snapshot is None:
             return None
         if known is not None and await self._holds(known):
-            return known
+            return of_package(known)
         self._told(f"verifying {side}")
         what = order(view, self._config, side.venv, tuple(self._views.values()), is_deep=False)
-        verdict = await prove(self._fleet, what, lambda verdict: None)
+        verdict = of_package(await prove(self._fleet, what, lambda verdict: None))
         self._told(f"{side} is {'ready' if verdict.is_ready else 'not ready'}")
         return verdict
 
     async def _holds(self, verdict: Verdict) -> bool:
-        if not verdict.is_ready or verdict.stale or not verdict.fingerprint:
+        if not of_package(verdict).is_ready or verdict.stale or not verdict.fingerprint:
             return False
         now = await fingerprint_of(self._fleet, verdict.host, verdict.venv, self._config.package.name)
         return now == verdict.fingerprint

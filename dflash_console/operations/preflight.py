@@ -293,6 +293,9 @@ def _backup(side: Side, look: Look, backup: str) -> Check:
     found = [each for each in look.backups if (each.id == backup if backup else each.reason == "copy")]
     if look.state == "broken":
         return Check("backup", "fail", f"{side} can't be used: {look.problem or 'no environment'}")
+    if not found and look.unsettled is not None and not backup:
+        words = f"{side} has none that a copy has left; what was broken off there is settled first, and may leave one"
+        return Check("backup", "warn", words)
     if not found:
         what = f"no backup {backup}" if backup else "no backup that a copy has left"
         have = ", ".join(each.id for each in look.backups[:SHOWN]) or "none"

@@ -1,4 +1,4 @@
-"""The steps of a change on one target, from its claim to its settled end, told as they are done."""
+"""The steps of a change on one target, from its claim to its settled end, told as they are done; those of a copy."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from dflash_console.copies import (
 from dflash_console.errors import CopyError, LinkError
 from dflash_console.link import Channel
 from dflash_console.operations import remote
+from dflash_console.operations.judging import importable, is_there_already, of_package
 from dflash_console.operations.orders import order
 from dflash_console.operations.progress import Rate
 from dflash_console.operations.pump import END, Feed, Pump
@@ -32,7 +33,7 @@ from dflash_console.operations.reaching import Reaching
 from dflash_console.operations.verify import prove
 from dflash_console.verdict import Verdict
 
-__all__ = ["CopyTarget", "Refused", "RollBackTarget", "Stopped", "Target"]
+__all__ = ["CopyTarget", "Refused", "Stopped", "Target"]
 
 MOST_PASSES = 4
 """Times that a target may say that something is missing although all was brought to it."""
@@ -80,8 +81,9 @@ class Target:
         """Adds to what else happened."""
         self.run = msgspec.structs.replace(self.run, notes=(*self.run.notes, words))
 
-    async def change(self, channel: Channel) -> None:
-        """Does it, over a channel of its own, up to the swap. Raises Refused, Stopped, CopyError, a LinkError."""
+    async def change(self, channel: Channel) -> str:
+        """Does it, over a channel of its own, up to the swap; empty when it is to be completed, else how it is now,
+        with nothing to complete. Raises Refused, Stopped, CopyError, a LinkError."""
         raise NotImplementedError
 
     async def complete(self, channel: Channel) -> str:
@@ -176,7 +178,7 @@ class CopyTarget(Target):
             self._is_announced = False
             self._pump.excuse()
 
-    async def change(self, channel: Channel) -> None:
+    async def change(self, channel: Channel) -> str:
         plan = self._plan
         await self.claim(
             channel,
@@ -185,15 +187,46 @@ class CopyTarget(Target):
             look=self._target.look,
             ours=plan.look,
         )
+        if is_there_already(plan.look, self._target) and (words := await self._leave(channel)):
+            return words
         self.tell("sending", "comparing with what is there")
         await remote.expect(channel, plan.entries)
         wanted = await remote.want(channel)
         await self._receive(channel, plan.entries, wanted.wanted)
         self.tell("checking", "checking every file again, its owner, the import", rate=0.0, left=None)
-        checks = await remote.check(channel, self._config.package.alternatives)
+        checks = await remote.check(channel, self._to_import())
         self.run = msgspec.structs.replace(self.run, checks=checks)
         if failed := [check for check in checks if check.state == "fail"]:
             raise Stopped(f"nothing was changed: {failed[0].name}: {failed[0].detail}")
+        return ""
+
+    async def _leave(self, channel: Channel) -> str:
+        """Proves what is there, the same as what would come, and leaves it: how it is now. Empty when it is not right
+        as it lies there, so that it has to be laid anew (bytecode and leftovers are none of a package's files)."""
+        self.end()
+        self.tell("verifying", "already the same: verifying it as it is")
+        verdict = await self.prove()
+        keep, note = self._judge(verdict)
+        if not keep:
+            self.note(f"already the same, but {note}: laid anew")
+            return ""
+        self.run = msgspec.structs.replace(self.run, verdict=verdict)
+        await remote.release(channel)
+        return f"already the same, nothing was changed{f'; {note}' if note else ''}"
+
+    @property
+    def _is_unproved(self) -> bool:
+        """Whether it comes from a source that is not ready, and may all the same."""
+        source = self._plan.verdict
+        return "unverified" in self._consent.allowed and (source is None or not source.is_ready)
+
+    def _to_import(self) -> list[list[str]]:
+        modules = self._config.package.alternatives
+        if self._is_unproved:
+            modules, words = importable(modules, self._plan.entries, self._plan.verdict)
+            if words:
+                self.note(words)
+        return modules
 
     async def _receive(self, channel: Channel, entries: Sequence[Entry], wanted: Sequence[int]) -> None:
         before = channel.sent
@@ -285,9 +318,7 @@ class CopyTarget(Target):
         """Whether the new package stays, and what has to be said of it."""
         if verdict.is_ready:
             return True, ""
-        # A service runs the old package until it is restarted: no copy could ever mend that.
-        others = tuple(check for check in verdict.checks if check.kind != "service")
-        if msgspec.structs.replace(verdict, checks=others).is_ready:
+        if of_package(verdict).is_ready:
             service = next(
                 check for check in verdict.checks if check.kind == "service" and check.state == "fail"
             )
@@ -296,46 +327,9 @@ class CopyTarget(Target):
             "; ".join(f"{check.name}: {check.detail}" for check in verdict.reasons[:2])
             or "checks are missing"
         )
-        source = self._plan.verdict
-        if "unverified" in self._consent.allowed and (source is None or not source.is_ready):
+        if self._is_unproved:
             return True, f"not ready, as its source: {why}"
         return False, f"not ready: {why}"
-
-
-class RollBackTarget(Target):
-    """An environment whose backup is put back."""
-
-    def __init__(
-        self,
-        fleet: Reaching,
-        config: Config,
-        look: Look,
-        side: Side,
-        backup: str,
-        by: str,
-        changed: Callable[[TargetRun], None],
-    ) -> None:
-        super().__init__(fleet, config, side, by, changed)
-        self._look = look
-        self._backup = backup
-
-    async def change(self, channel: Channel) -> None:
-        await self.claim(channel, what="rollback", origin=None, look=self._look, ours=None)
-
-    async def complete(self, channel: Channel) -> str:
-        self.tell("swapping", f"putting back {self._backup or 'the newest backup'}")
-        # Only that it imports: what was there before the copy need not have the modules that were copied for.
-        swapped = await remote.restore(channel, self._backup, [])
-        self.take_swap(swapped)
-        self.tell("verifying", "verifying the package in its place")
-        verdict = await self.prove()
-        why = "; ".join(f"{check.name}: {check.detail}" for check in verdict.reasons[:2])
-        note = "" if verdict.is_ready else f"not ready: {why or 'checks are missing'}"
-        settled = await remote.settle(channel, keep=True, note=note)
-        if settled.undone:
-            raise Stopped(settled.detail, undone=True)
-        self.run = msgspec.structs.replace(self.run, verdict=verdict)
-        return f"put back{f'; {note}' if note else ''}"
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

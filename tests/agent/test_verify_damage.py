@@ -163,13 +163,6 @@ def test_a_brief_look_says_what_is_left_and_the_next_one_goes_on_there(
     assert reads.read_text().split("\n")[:-1] == lines
 
 
-def test_what_a_brief_look_could_not_compile_is_done_by_a_long_one(venv: Path, site: Path) -> None:
-    package(site)
-    (site / "sglang/zz.py").write_text("x = (\n")
-    assert "not looked at yet" in record(venv, brief=0.0).detail or record(venv, brief=0.0).state == "fail"
-    assert record(venv).detail.startswith(f"damaged: {site}/sglang/zz.py does not compile: ")
-
-
 def test_an_import_starts_from_the_modules_that_are_listed_now(venv: Path, site: Path) -> None:
     package(site)
     (site / "sglang/other.py").write_text("import sglang.gone\n")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from dflash_console.agent.venvs.look import native, shown
 from dflash_console.agent.venvs.reading import read_venv
+from dflash_console.link.bundle import BOOT_COMMAND
 from tests.agent.environments import SPEC, make_venv, pythons
 from tests.agent.test_verify_find_spec import find_spec, home, package
 from tests.agent.verify_loop import part, states
@@ -105,3 +108,39 @@ def test_the_agents_own_locale_may_be_any(tmp_path: Path, home: Path, minor: str
         told, facts, check = json.loads(done.stdout)
         assert (told["origin"], check["state"]) == ("pass", "pass"), (variables, check)
         assert facts["origin"] == f"{site}/sglang/__init__.py"
+
+
+@pytest.mark.skipif(shutil.which("localedef") is None, reason="needs localedef")
+def test_a_login_in_latin_1_reads_the_same_names(tmp_path: Path, home: Path) -> None:
+    locales = tmp_path / "locales"
+    locales.mkdir()
+    made = ["localedef", "--no-archive", "-i", "en_US", "-f", "ISO-8859-1", str(locales / "en_US.ISO-8859-1")]
+    subprocess.run(made, capture_output=True, check=False, timeout=60)
+    assert list(locales.iterdir())
+    site = make_venv(tmp_path / "ж" / "venv")
+    package(site)
+    (site / "sglang/größe.py").write_text("x = (\n")
+    program = PROGRAM.replace("sys.argv[1].encode", f"{str(tmp_path / 'ж' / 'venv')!r}.encode")
+    program = program.replace("print(", "print(sys.flags.utf8_mode, json.dumps(answer['checks']))\nprint(")
+    source = program.encode()
+    done = subprocess.run(
+        ["sh", "-c", BOOT_COMMAND],
+        input=f"{sys.executable}\n{len(source)}\n".encode() + source,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "LOCPATH": str(locales),
+            "LC_ALL": "en_US.ISO-8859-1",
+        },
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    *_, first, last = done.stdout.decode("ascii").strip().split("\n")
+    assert first.startswith("1 ")
+    (record,) = (check for check in json.loads(first[2:]) if check["name"] == "record")
+    assert record["detail"].startswith(f"damaged: {site}/sglang/größe.py does not compile: ")
+    told, facts, check = json.loads(last)
+    assert (told["origin"], check["state"]) == ("pass", "pass"), check
+    assert facts["origin"] == f"{site}/sglang/__init__.py"

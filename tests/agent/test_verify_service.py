@@ -344,8 +344,9 @@ def test_an_import_that_hangs_as_the_unit_is_unknown(units: Units, venv: Path, s
 
 
 def test_python_is_not_started_for_a_unit_where_it_would_wait_for_ever(
-    units: Units, venv: Path, site: Path
+    units: Units, venv: Path, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delattr(service, "ask")
     os.mkfifo(site / "odd.pth")
     units.say(f"{venv}/bin/python -m sglang.serve")
     check = told(venv)

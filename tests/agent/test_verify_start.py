@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dflash_console.agent.verify import find_spec as find_spec_part
 from dflash_console.agent.verify.last_words import telling_line, why_not_started
 from tests.agent.environments import make_venv, pythons
 from tests.agent.test_verify_find_spec import find_spec, home, package
@@ -185,6 +186,7 @@ def test_python_is_not_started_where_it_would_wait_for_ever(
     venv: Path, site: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     package(site)
+    monkeypatch.delattr(find_spec_part, "ask")
     KINDS[kind](site / "odd.pth")
     found, _ = part("find_spec", venv, limit=60.0)
     check = found["find_spec"]

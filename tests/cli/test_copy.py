@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import until_sync
+
 MANY = 400
 """Files of the package beside its modules."""
 CONFIG = """
@@ -130,6 +132,19 @@ def tree(venv: Path) -> dict[str, str]:
     }
 
 
+def is_free(venv: Path) -> bool:
+    """Whether nobody holds the lock of an environment."""
+    lock = venv / ".dflash-console" / "lock"
+    if not lock.exists():
+        return True
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
 @pytest.fixture
 def ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
@@ -227,6 +242,8 @@ def test_a_console_that_is_killed_leaves_a_whole_package_and_the_next_copy_goes_
     old, new = tree(ground.target), tree(ground.source)
     with ground.started("copy", "from", "to", "--yes", until=step) as process:
         process.kill()
+    # Not before: file by file, the tree would be read while it is exchanged.
+    until_sync(lambda: is_free(ground.target), 60.0, "its agent has noticed")
     assert tree(ground.target) in (old, new)
     ground.json(0, "copy", "from", "to", "--yes")
     assert tree(ground.target) == new

@@ -29,6 +29,7 @@ __all__ = [
     "LocalFleet",
     "content",
     "copied",
+    "interrupt",
     "journal",
     "lay_package",
     "left",
@@ -210,3 +211,21 @@ def journal(side: Side) -> list[str]:
     """The states that the target's journal went through."""
     lines = (Path(side.venv) / ".dflash-console/journal.jsonl").read_text().splitlines()
     return [json.loads(line)["state"] for line in lines]
+
+
+def interrupt(target: Side) -> None:
+    """Leaves a stage and a journal as an agent that died does."""
+    folder, number = Path(target.venv) / ".dflash-console", "20260101-000000-dead00"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / f"stage-{number}").mkdir()
+    (folder / f"stage-{number}" / "x").write_text("x")
+    line = {
+        "state": "claimed",
+        "id": number,
+        "at": 1.7e9,
+        "by": "ana@desk",
+        "what": "copy from ct129",
+        "from": {},
+    }
+    with (folder / "journal.jsonl").open("a") as journal:
+        journal.write(f"{json.dumps(line)}\n")

@@ -6,19 +6,31 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from dflash_console.config import HostConfig
-from dflash_console.copies import Consent, CopyPlan, Side
+from dflash_console.copies import Consent, CopyPlan, Side, TargetRun
 from dflash_console.errors import Unreachable
 from dflash_console.model import Missing, Venv
 from dflash_console.operations import copies as copies_module
 from dflash_console.operations.copies import Copies
 from dflash_console.operations.verdicts import Verdicts
 from tests.operations.fleet import answer
-from tests.operations.local import BY, YES, LocalFleet, content, copied, lay_package, left, site_of
+from tests.operations.local import (
+    BY,
+    YES,
+    LocalFleet,
+    content,
+    copied,
+    interrupt,
+    lay_package,
+    left,
+    site_of,
+    when,
+)
 from tests.waiting import until
 
 WAIT = 60.0
@@ -47,6 +59,13 @@ async def planned(copies: Copies, source: Side, target: Side) -> CopyPlan:
     assert copies.is_planning
     assert copies.steps
     return await until(lambda: copies.plan_now, WAIT, "the plan is made")
+
+
+def asked_for_files(fleet: LocalFleet) -> asyncio.Event:
+    """Set once a target is asked which files it wants: at that very time, however fast the rest would be."""
+    asked = asyncio.Event()
+    fleet.on_channel = lambda channel: when(channel, "want", asked.set)
+    return asked
 
 
 async def test_a_plan_is_made_and_carried_out_and_its_verdict_is_kept(fleet: LocalFleet) -> None:
@@ -112,8 +131,10 @@ async def test_a_cancelled_copy_leaves_all_as_it_was_and_the_next_one_goes(fleet
     before = content(target)
     async with running(fleet) as (copies, _):
         await planned(copies, source, target)
+        under_way = asked_for_files(fleet)
         assert copies.start(YES) == ""
-        await until(lambda: copies.runs[0].state in ("claiming", "sending"), WAIT, "it is under way")
+        await under_way.wait()
+        assert [run.state for run in copies.runs] == ["sending"]
         copies.cancel()
         await until(lambda: not copies.is_running, WAIT, "it is cancelled")
         assert [run.state for run in copies.runs] == ["cancelled"]
@@ -152,23 +173,15 @@ async def test_a_console_that_ends_gives_up_its_copy_tidily(fleet: LocalFleet) -
     before = content(target)
     async with running(fleet) as (copies, _):
         await planned(copies, source, target)
+        under_way = asked_for_files(fleet)
         assert copies.start(YES) == ""
-        await until(lambda: copies.runs[0].state == "sending", WAIT, "it is under way")
+        await under_way.wait()
+        assert [run.state for run in copies.runs] == ["sending"]
     assert (content(target), left(target)) == (before, [])
     assert copies.runs[0].state == "cancelled"
 
 
 # ---- what was interrupted
-
-
-def interrupt(fleet: LocalFleet, target: Side) -> None:
-    """A stage and a journal that a dead agent has left."""
-    folder = Path(target.venv) / ".dflash-console"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / "stage-dead").mkdir()
-    (folder / "stage-dead" / "x").write_text("x")
-    line = '{"state":"claimed","id":"dead","at":1700000000.0,"by":"ana@desk","what":"copy from ct129","from":{}}\n'
-    (folder / "journal.jsonl").write_text(line)
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -178,14 +191,14 @@ async def test_an_interrupted_copy_that_is_seen_is_settled_once_and_said(
     monkeypatch.setattr(copies_module, "LOOK_PAUSE", 0.05)
     target = fleet.lay("ct200", "0.5.9")
     before = content(target)
-    interrupt(fleet, target)
+    interrupt(target)
     seen = Venv(target.venv, "config", "3.11.2", {}, Missing("not_found"))
     show(fleet, "ct200", msgspec.structs.replace(seen, interrupted="copy from ct129 by ana@desk"))
     async with running(fleet, read_only=read_only) as (copies, _):
         notice = await until(copies.take_notice, WAIT, "it is said")
         assert str(target) in notice
         assert ("left as it is" in notice) == read_only
-        assert (left(target) == ["stage-dead"]) == read_only
+        assert (left(target) == ["stage-20260101-000000-dead00"]) == read_only
         assert content(target) == before
         assert copies.take_notice() == ""
         assert len(fleet.channels) == (0 if read_only else 1)
@@ -228,3 +241,48 @@ async def test_what_is_not_ready_after_the_copy_is_undone_and_leaves_no_verdict(
         await until(lambda: not copies.is_running, WAIT, "it is over")
         assert copies.runs[0].state == "undone"
         assert verdicts.of("ct200") == ()
+
+
+# ---- what nobody thought of
+
+
+@pytest.mark.parametrize("name", ["copy", "roll_back"])
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_a_fault_of_the_console_ends_every_run_and_says_so(
+    fleet: LocalFleet, monkeypatch: pytest.MonkeyPatch, name: str, is_begun: bool
+) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+
+    async def broken(*given: Any, **_: object) -> None:
+        changed = next(each for each in given if callable(each))
+        if is_begun:
+            changed(TargetRun(target, "swapping"))
+        raise RuntimeError("nobody thought of it")
+
+    monkeypatch.setattr(copies_module, name, broken)
+    async with running(fleet) as (copies, _):
+        await planned(copies, source, target)
+        assert (copies.start(YES) if name == "copy" else copies.roll_back(target, "", YES)) == ""
+        await until(lambda: not copies.is_running, WAIT, "it is over")
+        (run,) = copies.runs
+        assert (run.state, run.is_over) == ("failed", True)
+        assert "RuntimeError: nobody thought of it" in run.detail
+        assert ("is not known" if is_begun else "nothing was changed") in run.detail
+        assert "nobody thought of it" in await until(copies.take_notice, WAIT, "it is said")
+
+
+async def test_a_rollback_that_is_cancelled_while_it_looks_is_over(
+    fleet: LocalFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = fleet.lay("ct200", "0.5.9")
+
+    async def endless(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(copies_module, "roll_back", endless)
+    async with running(fleet) as (copies, _):
+        assert copies.roll_back(target, "", YES) == ""
+        await until(lambda: copies._copying is not None, WAIT, "it is begun")
+        copies.cancel()
+        await until(lambda: not copies.is_running, WAIT, "it is over")
+        assert [run.state for run in copies.runs] == ["cancelled"]

@@ -65,6 +65,8 @@ def test_a_service_elsewhere_is_a_failure_only_where_it_is_plain_which_environme
     assert fields["package_venv"] == host.package_venv
     assert fields["brief"] == BRIEF
     assert order(view(host), CONFIG, venv, (), is_deep=True).fields["brief"] is None
+    asked_once = order(view(host), CONFIG, venv, (), is_deep=False, is_brief=False)
+    assert asked_once.fields["brief"] is None
 
 
 def test_units_that_are_not_installed_are_not_asked_about() -> None:

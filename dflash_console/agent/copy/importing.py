@@ -11,7 +11,7 @@ from ..verify.checks import check, first_few
 from ..verify.ground import leaf
 from ..verify.question import ask, describe, home, proof
 
-__all__ = ["Importing"]
+__all__ = ["OPTIONS", "Importing", "environment", "told"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,61 +19,113 @@ if TYPE_CHECKING:
 
     from ..child import Channel
     from ..verify.question import Reply
+    from .warming import Warm
 
 SPARE = 5.0
 """Seconds beyond the limit for ending what hangs."""
+PATIENCE = 0.25
+"""Share of the limit after which a fresh interpreter is asked beside one that was warm and says nothing."""
+TURN = 0.5
 NAME = "import"
 OPTIONS = ["-E", "-s", "-B"]
 """Those of -I but for the place on the search path that -I does away with; -B, for -E hides its variable."""
 
 
 class Importing:
-    """find_spec in a child with a deadline; as with -I, the folder first on the search path."""
+    """find_spec in a child with a deadline; as with -I, the folder first on the search path.
 
-    def __init__(self, python: str, package: str, modules: list[list[str]], limit: float) -> None:
+    A warm interpreter can only make it pass sooner: what it does not let pass is asked of a fresh one.
+    """
+
+    def __init__(
+        self, python: str, package: str, modules: list[list[str]], limit: float, warm: Warm | None = None
+    ) -> None:
         self._python, self._package, self._modules = python, package, modules
         self._limit = limit
-        self._child = Child()
-        self._until = 0.0
+        self._warm = warm
+        self._fresh: Child | None = None
+        self._began = 0.0
+        self._folder = ""
 
     def start(self, folder: str) -> None:
         """Begin, with the package in `folder`. Before other threads are: it forks."""
-        question = (self._python, self._package, self._modules, self._limit)
-
-        def work(channel: Channel) -> None:
-            channel.send(_look(*question, folder))
-
-        self._until = time.monotonic() + self._limit + SPARE
-        self._child.start(work)
+        self._began, self._folder = time.monotonic(), folder
+        warm = self._warm
+        if warm is None or warm.folder != folder or not warm.ask(self._modules, self._limit):
+            self._ask_fresh()
 
     def finish(self) -> dict[str, Any]:
-        """The check, as soon as there is an answer or the time is over."""
-        values: list[Any] = []
+        """The check, as soon as there is an answer or the time is over. Forks, unless `start` did."""
         while True:
-            rest = self._until - time.monotonic()
-            if rest <= 0:
-                self._child.kill()
+            gone = time.monotonic() - self._began
+            if gone > self._limit + SPARE:
+                self.stop()
                 words = f"no answer within {self._limit:g} s, and it can't be ended: the disk or a driver may be dead"
                 return check(NAME, "fail", words)
-            select.select(self._child.fds(), [], [], rest)
-            received = self._child.receive()
-            if received is None:
-                break
-            values += received
-        if values:
-            found: dict[str, Any] = values[0]
-            return found
-        return check(NAME, "fail", f"the check itself ended: {self._child.errors or 'no words'}")
+            if self._fresh is None and (self._warm is None or gone > self._limit * PATIENCE):
+                self._ask_fresh()
+            children = [child for child in (self._warm and self._warm.child, self._fresh) if child]
+            select.select([fd for child in children for fd in child.fds()], [], [], TURN)
+            found = self._hear()
+            if found is not None:
+                self.stop()
+                return found
 
     def stop(self) -> None:
         """End it, if it runs."""
-        self._child.kill()
+        if self._warm is not None:
+            self._warm.stop()
+        if self._fresh is not None:
+            self._fresh.kill()
+
+    def _ask_fresh(self) -> None:
+        if self._warm is not None and not self._warm.child.is_alive:
+            self._warm = None
+        rest = max(1.0, round(self._limit - (time.monotonic() - self._began), 1))
+        python, package, modules = self._python, self._package, self._modules
+        limit, folder = self._limit, self._folder
+
+        def work(channel: Channel) -> None:
+            where = home()
+            reply = ask(
+                python, package, modules, rest, environment(), lambda: os.chdir(where), OPTIONS, folder
+            )
+            channel.send(told(reply, package, modules, limit, folder, where))
+
+        self._fresh = Child()
+        self._fresh.start(work)
+
+    def _hear(self) -> dict[str, Any] | None:
+        """What has been found by now."""
+        if self._warm is not None:
+            try:
+                received = self._warm.child.receive()
+            except ValueError:
+                received = None
+            if received and received[0]["state"] == "pass":
+                return dict(received[0])
+            if received is None or received:
+                self._warm.stop()
+                self._warm = None
+        if self._fresh is not None:
+            received = self._fresh.receive()
+            if received:
+                return dict(received[0])
+            if received is None:
+                return check(NAME, "fail", f"the check itself ended: {self._fresh.errors or 'no words'}")
+        return None
 
 
-def _look(python: str, package: str, modules: list[list[str]], limit: float, folder: str) -> dict[str, Any]:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    where = home()
-    reply = ask(python, package, modules, limit, environ, lambda: os.chdir(where), OPTIONS, folder)
+def environment() -> dict[str, str]:
+    """This process's, without what would turn Python's head."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def told(
+    reply: Reply, package: str, modules: list[list[str]], limit: float, folder: str, where: str
+) -> dict[str, Any]:
+    """The check, by what an interpreter said that began in the folder `where`; `limit` is that of the whole check."""
     state, detail = judge(reply, package, modules, limit, folder)
     return check(NAME, state, detail, proof(reply, where))
 

@@ -26,6 +26,10 @@ class Pattern:
         self.problems: set[str] = set()
         """What could not be given to the new tree."""
 
+    def has_file(self, seen: os.stat_result) -> bool:
+        """Whether there is nothing to give to a file."""
+        return (seen.st_uid, seen.st_gid) == self.owner and not self.of_files
+
     def give(self, fd: int, is_folder: bool) -> None:
         """Make an open file or folder like that, as far as this user may."""
         seen = os.fstat(fd)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import struct
 import zlib
 
@@ -174,7 +175,9 @@ def create(stage: int, path: str, mode: int) -> int:
     except OSError as error:
         error.filename = path
         raise
-    os.fchmod(fd, mode)
+    # To give a mode that is there already writes to the filesystem's journal all the same.
+    if stat.S_IMODE(os.fstat(fd).st_mode) != mode:
+        os.fchmod(fd, mode)
     return fd
 
 

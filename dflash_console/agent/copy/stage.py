@@ -10,6 +10,7 @@ import time
 
 from ..verify.checks import check, counted, first_few
 from . import disk, receive
+from .digests import digests, key_of
 from .expected import EMPTY
 from .listing import tree_of
 from .place import Fault, Place, fault, step
@@ -23,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+    from .digests import Digest
     from .expected import Expected
     from .importing import Importing
     from .pattern import Pattern
@@ -40,7 +42,9 @@ class Stage:
         self._site = site
         self._reuse: Reuse | None = None
         self._lines: dict[str, list[Any]] = {}
+        self._flushing: threading.Thread | None = None
         try:
+            disk.spread(place.fd)
             step("mkdir stage")
             os.mkdir(name, 0o700, dir_fd=place.fd)
             self.fd = disk.open_folder(name, place.fd)
@@ -76,6 +80,11 @@ class Stage:
             self.receiver.wanted.update(self._reuse.different)
             self._reuse.different = []
         return sorted(self.receiver.wanted)
+
+    @property
+    def reused(self) -> list[list[Any]]:
+        """Live files whose hashes are known, as in a manifest."""
+        return self._reuse.lines if self._reuse is not None else []
 
     @property
     def tree(self) -> str:
@@ -120,14 +129,12 @@ class Stage:
         self._make_links()
         # Beside the hashing: it waits for the disk and for imports more than it computes.
         importing.start(self.path)
-        flushing = threading.Thread(target=self._flush, daemon=True)
-        flushing.start()
-        wrong: list[str] = []
-        disk.in_threads(lambda index: self._seal(index, wrong), self.expected.files)
+        wrong = self._seal_files()
         hashed = time.monotonic()
         for folder in self.expected.folders:
             self._seal_folder(folder)
-        flushing.join()
+        if self._flushing is not None:
+            self._flushing.join()
         step("syncfs stage")
         disk.sync_filesystem(self.fd)
         synced = time.monotonic()
@@ -135,7 +142,6 @@ class Stage:
         number, size = len(self.expected.paths), sum(self.expected.sizes)
         words = f"{counted(number, 'file')}, {size / 1e6:,.1f} MB"
         if wrong:
-            wrong.sort()
             detail = f"{counted(len(wrong), 'file')} on the disk not as sent: {first_few(wrong)}"
             return [check("files", "pass", words), check("hashes", "fail", detail, wrong)]
         problems = sorted(self.pattern.problems)
@@ -152,10 +158,17 @@ class Stage:
             importing.finish(),
         ]
 
-    def _flush(self) -> None:
-        """A first time, while the files are hashed; what fails here is met by the second time."""
-        with contextlib.suppress(OSError):
-            disk.sync_filesystem(self.fd)
+    def _flush(self, *_: int) -> None:
+        """A first time, while the files are hashed, by children that were forked before there is a thread; what fails
+        here is met by the second time."""
+
+        def sync() -> None:
+            with contextlib.suppress(OSError):
+                disk.sync_filesystem(self.fd)
+
+        if self._flushing is None:
+            self._flushing = threading.Thread(target=sync, daemon=True)
+            self._flushing.start()
 
     def _make_links(self) -> None:
         for index in sorted(self.expected.links):
@@ -168,24 +181,38 @@ class Stage:
             seen = os.stat(path, dir_fd=self.fd, follow_symlinks=False)
             self._lines[path] = line_of(path, seen, target)
 
-    def _seal(self, index: int, wrong: list[str]) -> None:
+    def _seal_files(self) -> list[str]:
+        """Hash all once more from the disk, and give them owner and labels; those that are not as sent."""
+        expected, wrong = self.expected, []
+        self._flushing = None
+        paths = [os.fsencode(f"{self.path}/{expected.paths[index]}") for index in expected.files]
+        found = digests(paths, [expected.sizes[index] for index in expected.files], self._flush)
+        for index, digest in zip(expected.files, found):
+            if not self._seal(index, digest):
+                wrong.append(expected.paths[index])
+        return sorted(wrong)
+
+    def _seal(self, index: int, digest: Digest) -> bool:
         path = self.expected.paths[index]
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.fd)
+            seen = os.stat(path, dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
-            wrong.append(path)
-            return
-        try:
-            hashed, size = disk.hash_of(fd)
-            seen = os.fstat(fd)
-            is_right = hashed == self.expected.contents[index] and size == self.expected.sizes[index]
-            if not is_right or not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1:
-                wrong.append(path)
-                return
-            self.pattern.give(fd, is_folder=False)
-            self._lines[path] = line_of(path, os.fstat(fd), hashed)
-        finally:
-            os.close(fd)
+            return False
+        # The file that was hashed is the one that lies in our folder, by whatever way the path led to it.
+        is_right = digest.sha256 == self.expected.contents[index] and digest.key == key_of(seen)
+        if not is_right or not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1:
+            return False
+        if not self.pattern.has_file(seen):
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.fd)
+            try:
+                if key_of(os.fstat(fd)) != digest.key:
+                    return False
+                self.pattern.give(fd, is_folder=False)
+                seen = os.fstat(fd)
+            finally:
+                os.close(fd)
+        self._lines[path] = line_of(path, seen, digest.sha256)
+        return True
 
     def _seal_folder(self, folder: str) -> None:
         fd = disk.open_folder(folder, self.fd)

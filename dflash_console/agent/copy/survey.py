@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 
 from . import disk
+from .digests import digests
 
 __all__ = ["line_of", "survey"]
 
@@ -50,7 +52,7 @@ def survey(folder: int, tops: Iterable[str], known: Iterable[list[Any]] = ()) ->
             line[6] = same[6]
         elif stat.S_ISREG(line[2]):
             to_hash.append(line)
-    disk.in_threads(lambda line: _hash(folder, line), to_hash)
+    _hash_all(folder, to_hash)
     lines.sort()
     return lines
 
@@ -77,6 +79,19 @@ def _add(folder: int, name: str, path: str, seen: os.stat_result, lines: list[li
         lines.append(line_of(path, seen, os.readlink(name, dir_fd=folder)))
     elif stat.S_ISREG(seen.st_mode):
         lines.append(line_of(path, seen, ""))
+
+
+def _hash_all(folder: int, lines: list[list[Any]]) -> None:
+    """The hashes of plain files, by children where these are many. What a child read under that name is believed only
+    if it was the very file that was listed."""
+    home = os.fsencode(disk.path_of(folder))
+    paths = [home + b"/" + os.fsencode(line[0]) for line in lines] if home else []
+    found = digests(paths, [line[1] for line in lines]) if home else []
+    for line, digest in itertools.zip_longest(lines, found):
+        if digest is not None and digest.key[1:] == (line[5], line[1], line[3], line[4]):
+            line[6] = digest.sha256
+        else:
+            _hash(folder, line)
 
 
 def _hash(folder: int, line: list[Any]) -> None:

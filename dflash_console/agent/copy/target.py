@@ -32,6 +32,7 @@ from .place import Fault, Place, fault, new_id, read_provenance, step
 from .stage import Stage
 from .survey import survey
 from .swap import Item, signals_held_back
+from .warming import Warm
 
 __all__ = ["Target"]
 
@@ -51,6 +52,7 @@ class Target:
         self._journal: Journal | None = None
         self._expected = Expected(package)
         self._stage: Stage | None = None
+        self._warm: Warm | None = None
         self._deal: Deal | None = None
         self._site = -1
         self._is_fit = False
@@ -130,6 +132,7 @@ class Target:
         except OSError as error:
             raise fault(error, f"{spot.site} can't be read") from None
         self._stage = Stage(place, f"stage-{self._number}", self._expected, pattern, self._site)
+        self._warm = Warm(spot.python, self._package, self._stage.path)
         return self._stage.fill_from(known)
 
     def begin_fill(self, order: list[int]) -> None:
@@ -161,7 +164,7 @@ class Target:
         _, spot, journal = self._held()
         stage = self._staged()
         self._is_fit = False
-        importing = Importing(spot.python, self._package, modules, limit)
+        importing = Importing(spot.python, self._package, modules, limit, self._warm)
         try:
             checks = stage.check(importing, self._survey_old)
             if all(item["state"] != "fail" for item in checks):
@@ -282,7 +285,8 @@ class Target:
     def _survey_old(self) -> None:
         """List what will be replaced, with its hashes: for the backup's manifest."""
         _, spot, _ = self._held()
-        self._old = survey(self._site, [self._package, *infos_in(spot.site, self._package)])
+        known = self._stage.reused if self._stage is not None else []
+        self._old = survey(self._site, [self._package, *infos_in(spot.site, self._package)], known)
 
     def _swap(
         self,
@@ -326,6 +330,8 @@ class Target:
         return {"swap": made.swap.method, "checks": checks, "is_undone": True, "detail": f"{words}: {why}"}
 
     def _clear_up(self) -> None:
+        if self._warm is not None:
+            self._warm.stop()
         if self._stage is not None:
             self._stage.close()
         if self._place is None or self._journal is None or not self._number:

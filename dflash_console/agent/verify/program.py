@@ -14,7 +14,7 @@ import time
 
 from ..child import die_with_parent
 
-__all__ = ["Ended", "run"]
+__all__ = ["Ended", "Program", "run"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,43 +59,71 @@ def run(
     `prepare` is called in the new process (working directory, user); what it raises is the `problem`.
     `ask_where` is a signal for which the program, when it hangs, writes its stack to fd 3.
     """
-    import ctypes
+    return Program(argv, env, prepare).finish(text, limit, ask_where)
 
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    ended = Ended()
-    began = time.monotonic()
-    (stdin, feed), (answers, told), (output, printed), (faults, failed) = (os.pipe() for _ in range(4))
-    watcher = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _become(argv, env, prepare, watcher, (stdin, printed, told), failed)
-    for fd in (stdin, told, printed, failed):
-        os.close(fd)
-    pipes = _Pipes(feed, text, answers, output)
-    _attend(pid, ended, pipes, began + limit, ask_where)
-    pipes.close()
-    if ended.status == 127:
-        ended.problem = os.read(faults, 4096).decode("utf-8", "replace")
-    os.close(faults)
-    ended.seconds = time.monotonic() - began
-    return ended
+
+class Program:
+    """One that was started, and may get ready for its text before it is there. As `run`, for a child of the agent."""
+
+    def __init__(self, argv: list[str], env: dict[str, str], prepare: Callable[[], None]) -> None:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._ended = Ended()
+        (stdin, feed), (answers, told), (output, printed), (self._faults, failed) = (
+            os.pipe() for _ in range(4)
+        )
+        watcher = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _become(argv, env, prepare, watcher, (stdin, printed, told), failed)
+        for fd in (stdin, told, printed, failed):
+            os.close(fd)
+        self._pipes = _Pipes(feed, answers, output)
+
+    def is_ready(self, limit: float) -> bool:
+        """Wait for its first line of answers; whether it came. At the end of the program it does not wait."""
+        until = time.monotonic() + limit
+        while b"\n" not in self._pipes.answers:
+            rest = until - time.monotonic()
+            if self._ended.status is not None or rest <= 0:
+                return False
+            self._pipes.move(min(PAUSE, rest))
+            self._ended.status = _status(self._pid)
+        return True
+
+    def finish(self, text: bytes, limit: float, ask_where: int = 0) -> Ended:
+        """Give it the text; how it has ended, and nothing of it is left. Once."""
+        ended, began = self._ended, time.monotonic()
+        self._pipes.feed_with(text)
+        _attend(self._pid, ended, self._pipes, began + limit, ask_where)
+        self._pipes.close()
+        if ended.status == 127:
+            ended.problem = os.read(self._faults, 4096).decode("utf-8", "replace")
+        os.close(self._faults)
+        ended.seconds = time.monotonic() - began
+        return ended
 
 
 class _Pipes:
     """This end of the program's pipes."""
 
-    def __init__(self, feed: int, text: bytes, answers: int, output: int) -> None:
-        self.feed, self.rest = feed, memoryview(text)
+    def __init__(self, feed: int, answers: int, output: int) -> None:
+        self.feed, self.rest = feed, memoryview(b"")
         self.sources = {answers: bytearray(), output: bytearray()}
         self.answers, self.output = self.sources.values()
         self.head = b""
         self.poll = select.poll()
         for fd in (feed, answers, output):
             os.set_blocking(fd, False)
-        self.poll.register(feed, select.POLLOUT)
         self.poll.register(answers, select.POLLIN)
         self.poll.register(output, select.POLLIN)
         self.open = {feed, answers, output}
+
+    def feed_with(self, text: bytes) -> None:
+        """Have `move` write it as well, and then the end of the file."""
+        self.rest = memoryview(text)
+        self.poll.register(self.feed, select.POLLOUT)
 
     def move(self, seconds: float) -> None:
         """Wait until something can be read or written, and do it."""

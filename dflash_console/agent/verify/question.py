@@ -15,7 +15,7 @@ from .ground import leaf
 from .last_words import telling_line, why_not_started
 from .program import Ended, run
 
-__all__ = ["Reply", "ask", "describe", "home", "innermost", "proof"]
+__all__ = ["WHERE", "Reply", "ask", "describe", "heard", "home", "innermost", "proof", "script_of"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -203,10 +203,20 @@ def ask(
     search path, as a script's does. GPUs are as visible as to one who types it: to hide them may take the import
     another way than the service's, and the import makes no CUDA context.
     """
-    script = f"SIGNAL, UNHEARD, PACKAGE, MODULES, FIRST = {int(WHERE)}, {UNHEARD}, {package!a}, {modules!a}, {first!a}"
-    script += SCRIPT
+    script = script_of(package, modules, first)
     env = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
-    reply = Reply(run([python, *(options or []), "-"], script.encode("ascii"), limit, env, prepare, WHERE))
+    return heard(run([python, *(options or []), "-"], script, limit, env, prepare, WHERE), python, env)
+
+
+def script_of(package: str, modules: list[list[str]], first: str | None) -> bytes:
+    """What the interpreter runs; see `ask`."""
+    head = f"SIGNAL, UNHEARD, PACKAGE, MODULES, FIRST = {int(WHERE)}, {UNHEARD}, {package!a}, {modules!a}, {first!a}"
+    return (head + SCRIPT).encode("ascii")
+
+
+def heard(ended: Ended, python: str, env: dict[str, str]) -> Reply:
+    """What an interpreter that has run the script said."""
+    reply = Reply(ended)
     reply.home = env.get("PYTHONHOME", "")
     reply.ended.problem = why_not_started(python, reply.ended.problem)
     for line in reply.ended.answers.decode("utf-8", "replace").split("\n"):

@@ -30,6 +30,16 @@ class FakeImporting:
         pass
 
 
+class FakeWarm:
+    """None that gets ready: for the same reason."""
+
+    def __init__(self, *about: object) -> None:
+        self.about = about
+
+    def stop(self) -> None:
+        pass
+
+
 def force_two_step() -> None:
     """Have this process's filesystem know no flags of renameat2, as NFS does."""
 
@@ -79,6 +89,7 @@ def killed_at(number: int, work: Callable[[], object], prepare: Callable[[], Non
                 count += 1
 
             setattr(target, "Importing", FakeImporting)  # noqa: B010
+            setattr(target, "Warm", FakeWarm)  # noqa: B010
             prepare()
             place.watchers[:] = [watch]
             work()
