@@ -54,7 +54,8 @@ def boot_command(limit: int = 30) -> str:
         " </dev/null); "
         'if test $? -ne 38; then v=$("$q" -V </dev/null 2>&1); f="$f $q (${v:-not Python}),"; continue; fi; '
         'if test "$e" = "$c" || "$e" -I -S -c "import zlib" </dev/null >/dev/null 2>&1; then q=$e; fi; '
-        'exec "$q" -I -S -B -u -X utf8 -c "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))" $w; '
+        'exec "$q" -I -S -B -u -X utf8 -c '
+        '"import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))" $w; '
         "done; "
         f"set -f; echo {NO_PYTHON} ${{f:-nothing found}}; exit 127"
         "'"

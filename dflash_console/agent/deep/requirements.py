@@ -100,9 +100,7 @@ def _metadata(environment: Environment, message: dict[str, Any]) -> tuple[str, s
     if local and (not tree or _is_same(tree, local)):
         own = environment.metadata(name)
         return (
-            (own, f"the dist-info here, {local}")
-            if own
-            else ("", f"the dist-info of {name} has no METADATA")
+            (own, f"the dist-info here, {local}") if own else ("", f"the dist-info of {name} has no METADATA")
         )
     split = f"the tree is {tree or 'of an unknown version'}, the dist-info here {local or 'is not there'}"
     if not text:
