@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dflash_console.copies import Look, Side
 from dflash_console.verdict import Check
 
-__all__ = ["disk_checks", "few", "is_swap_unsure", "use_checks"]
+__all__ = ["counted", "disk_checks", "few", "is_swap_unsure", "use_checks"]
 
 SHARED_FILESYSTEMS = ("nfs", "9p", "fuse", "cifs", "smb", "lustre", "ceph", "gpfs", "beegfs", "afs")
 """How the types begin of filesystems that are known to refuse an exchange of two folders, or may (rename(2))."""
@@ -24,7 +24,9 @@ def disk_checks(side: Side, look: Look, size: int, inodes: int) -> tuple[Check, 
         _mount(side, look),
         _filesystem(side, look),
         Check(
-            "links", "pass", f"{look.hard_linked} files have other names (a uv cache); those stay as they are"
+            "links",
+            "pass",
+            f"{counted(look.hard_linked, 'file')} with other names elsewhere (a uv cache); those stay as they are",
         )
         if look.hard_linked
         else Check("links", "pass", "no hard links"),
@@ -78,9 +80,9 @@ def _space(side: Side, look: Look, size: int) -> Check:
         return Check(
             "space",
             "fail",
-            f"{_mib(size)} are needed on {side}, {_mib(look.free)} are free: remove old backups or make room",
+            f"{_size(size)} are needed on {side}, {_size(look.free)} are free: remove old backups or make room",
         )
-    return Check("space", "pass", f"{_mib(size)} needed at most, {_mib(look.free)} free")
+    return Check("space", "pass", f"{_size(size)} needed at most, {_size(look.free)} free")
 
 
 def _inodes(side: Side, look: Look, count: int) -> Check:
@@ -90,9 +92,9 @@ def _inodes(side: Side, look: Look, count: int) -> Check:
         return Check(
             "inodes",
             "fail",
-            f"{count} files and folders have to be made on {side}, {look.free_inodes} inodes are free",
+            f"{count:,} files and folders have to be made on {side}, {look.free_inodes:,} inodes are free",
         )
-    return Check("inodes", "pass", f"{count} needed, {look.free_inodes} free")
+    return Check("inodes", "pass", f"{count:,} needed, {look.free_inodes:,} free")
 
 
 # ---- who is there
@@ -150,8 +152,17 @@ def few(words: Sequence[str]) -> str:
     return "; ".join(words[:SHOWN]) + more
 
 
-def _mib(size: int) -> str:
-    return f"{size / (1 << 20):,.1f} MiB"
+def counted(number: int, what: str) -> str:
+    """`1 file`, `3,137 files`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _size(size: int) -> str:
+    """In the largest binary unit that leaves a whole one: `56.4 MiB`, `206.8 GiB`."""
+    value, units = size / (1 << 20), ["MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{value:,.1f} {units[0]}"
 
 
 def _since(at: float) -> str:

@@ -16,6 +16,7 @@ from dflash_console.link import clean
 from dflash_console.model import Missing
 from dflash_console.operations import remote
 from dflash_console.operations.comparing import difference, size_of
+from dflash_console.operations.ground import counted
 from dflash_console.operations.judging import of_package
 from dflash_console.operations.orders import at_home, order
 from dflash_console.operations.pins import Requirements, ask_pins, requirements_of
@@ -207,7 +208,7 @@ class _Planner:
                 )
         except (LinkError, CopyError) as error:
             return _Seen(None, problem=str(error), is_unreachable=isinstance(error, LinkError))
-        self._told(f"{side}: {look.version or look.state}, {look.files} files")
+        self._told(f"{side}: {look.version or look.state}, {counted(look.files, 'file')}")
         return _Seen(look, found)
 
     async def verify(self, side: Side, known: Verdict | None) -> Verdict | None:

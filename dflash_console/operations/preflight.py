@@ -13,7 +13,7 @@ import msgspec
 
 from dflash_console.config import HostConfig
 from dflash_console.copies import Comparison, Entry, Look, Need, Side
-from dflash_console.operations.ground import disk_checks, few, is_swap_unsure, use_checks
+from dflash_console.operations.ground import counted, disk_checks, few, is_swap_unsure, use_checks
 from dflash_console.verdict import Check, CheckState, Verdict
 
 __all__ = ["BLOCK", "Question", "beside", "needs_of", "preflight", "roll_back_checks"]
@@ -132,9 +132,11 @@ def _source(question: Question) -> Check:
             or "checks are missing"
         )
         return Check("source", "warn", f"{where} is not ready itself: {why}"[:2000])
-    what = f"{where}: {question.source_look.version or 'a package'}, {question.source_look.files} files, verified"
+    look = question.source_look
+    what = f"{where}: {look.version or 'a package'}, {counted(look.files, 'file')}, verified"
     if verdict.warnings:
-        what += f" ({len(verdict.warnings)} warnings: {', '.join(check.name for check in verdict.warnings[:SHOWN])})"
+        names = ", ".join(check.name for check in verdict.warnings[:SHOWN])
+        what += f" ({counted(len(verdict.warnings), 'warning')}: {names})"
     return Check("source", "pass", what)
 
 
@@ -249,14 +251,14 @@ def _compiled(question: Question) -> Check:
         return Check(
             "compiled",
             "fail",
-            f"{len(files)} compiled files are made for {_platform(ours.soabi)}, {side} is {_platform(look.soabi)}",
+            f"{counted(len(files), 'file')} compiled for {_platform(ours.soabi)}, {side} is {_platform(look.soabi)}",
             tuple(files[:256]),
         )
     if not look.soabi or (ours.glibc and not look.glibc):
         return Check(
             "compiled",
             "warn",
-            f"{len(files)} compiled files; what {side} can load could not be told",
+            f"{counted(len(files), 'compiled file')}; what {side} can load could not be told",
             tuple(files[:256]),
         )
     if ours.glibc and _numbers(look.glibc) < _numbers(ours.glibc):
@@ -268,7 +270,9 @@ def _compiled(question: Question) -> Check:
             tuple(files[:256]),
         )
     return Check(
-        "compiled", "pass", f"{len(files)} compiled files fit {look.soabi}, glibc {look.glibc or 'unknown'}"
+        "compiled",
+        "pass",
+        f"{counted(len(files), 'compiled file')} for {look.soabi}, glibc {look.glibc or 'unknown'}",
     )
 
 
@@ -301,7 +305,9 @@ def _backup(side: Side, look: Look, backup: str) -> Check:
         have = ", ".join(each.id for each in look.backups[:SHOWN]) or "none"
         return Check("backup", "fail", f"{side} has {what}; there are: {have}")
     chosen = found[0]
-    return Check("backup", "pass", f"{chosen.id}: {chosen.version or 'no package'}, {chosen.files} files")
+    return Check(
+        "backup", "pass", f"{chosen.id}: {chosen.version or 'no package'}, {counted(chosen.files, 'file')}"
+    )
 
 
 # ---- words

@@ -96,7 +96,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("filesystem", "warn", {"filesystem": "fuse.sshfs"}, "two renames"),
     ("filesystem", "warn", {"filesystem": "overlay"}, "not in one step"),
     ("filesystem", "warn", {"is_same_filesystem": False}, "two filesystems"),
-    ("links", "pass", {"hard_linked": 12}, "12 files have other names"),
+    ("links", "pass", {"hard_linked": 12}, "12 files with other names"),
     ("space", "fail", {"free": 100}, "make room"),
     ("inodes", "fail", {"free_inodes": 3}, "3 inodes are free"),
     ("inodes", "pass", {"free_inodes": None}, "no limit"),
