@@ -96,6 +96,8 @@ class Provenance(msgspec.Struct, frozen=True, gc=False):
     tree: Text
     """As `Look.tree`, when it was laid."""
     files: Count
+    verified: bool = True
+    """False when nobody looked at it in its place: the console was gone before, or the next copy finished it."""
 
 
 class Backup(msgspec.Struct, frozen=True, gc=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -41,10 +42,6 @@ TakeData = Callable[[bytes], Awaitable[None]]
 class _Kind(msgspec.Struct, gc=False):
     type: str
     id: Count = 0
-
-
-class _Part(msgspec.Struct, gc=False):
-    entries: msgspec.Raw
 
 
 class _Progress(msgspec.Struct, gc=False):
@@ -119,6 +116,10 @@ class Channel:
         self._wrote = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._failure: LinkError | None = None
+        self._pings: set[int] = set()
+        """Numbers of those that were not answered yet."""
+        self._far = (0, 0)
+        """The most files and bytes that were told of the request that is waited for."""
 
     @classmethod
     async def open(
@@ -133,7 +134,7 @@ class Channel:
         channel = cls(process, host.name)
         try:
             channel._feed(await boot(process, host, timeout, "copy"))
-            channel._greet(await channel._frame(timeout))
+            channel._greet(await channel._frame(channel._loop.time() + timeout, timeout))
         except BaseException:
             await process.close(0.0)
             raise
@@ -162,27 +163,35 @@ class Channel:
         listed: Listed | None = None,
         progress: Progress | None = None,
         data: TakeData | None = None,
+        whole: float = math.inf,
     ) -> msgspec.Raw:
         """The answer to a request, as JSON whose strings are clean.
 
         `data` gets each raw frame that comes before it; while it waits, nothing more is read and the host is held up.
-        Raises CopyError when the agent says no, Unreachable when nothing comes for `silence` seconds, and whatever
-        ended the link.
+        Raises CopyError when the agent says no, Unreachable when it gets no further for `silence` seconds or the answer
+        does not come within `whole` ones, and whatever ended the link.
         """
+        end, self._far = self._loop.time() + whole, (0, 0)
+        until = self._loop.time() + silence
         while True:
-            kind, payload = await self._frame(silence)
+            kind, payload = await self._frame(min(until, end), whole if end < until else silence)
             if kind != MESSAGE:
                 if data is None:
                     raise self._fail(
                         AgentFailed(f"{self.name}: the agent sent raw data that nobody asked for")
                     )
                 await data(payload)
+                until = self._loop.time() + silence
                 continue
             try:
-                answer = self._understood(payload, number, listed, progress)
+                answer, is_word = self._understood(payload, number, listed, progress)
             except AgentFailed as error:
                 raise self._fail(AgentFailed(f"{self.name}: {error}")) from None
             if answer is None:
+                # Who only repeats what is known is as good as silent.
+                until = self._loop.time() + silence if is_word else until
+                if self._loop.time() >= min(until, end):
+                    raise self._late(whole if end < until else silence)
                 continue
             if answer.error is not None:
                 raise CopyError(f"{self.name}: {answer.error}")
@@ -197,33 +206,46 @@ class Channel:
         listed: Listed | None = None,
         progress: Progress | None = None,
         data: TakeData | None = None,
+        whole: float = math.inf,
         **fields: object,
     ) -> msgspec.Raw:
         """Asks, and waits for the answer; as `answer`."""
         number = self.ask(do, **fields)
-        return await self.answer(number, silence, listed=listed, progress=progress, data=data)
+        return await self.answer(number, silence, listed=listed, progress=progress, data=data, whole=whole)
 
     def _understood(
         self, payload: bytes, number: int, listed: Listed | None, progress: Progress | None
-    ) -> Answer | None:
-        """The answer to that request; None for any other message, which has been dealt with."""
+    ) -> tuple[Answer | None, bool]:
+        """The answer to that request, None for any other message, which has been dealt with; and whether it says
+        that the work goes on."""
         try:
             kind = _kind.decode(payload)
             if kind.type == "progress":
-                if progress is not None and kind.id == number:
-                    told = _progress.decode(payload)
-                    progress(told.files, told.bytes)
-                return None
+                return None, kind.id == number and self._is_further(_progress.decode(payload), progress)
         except (ValueError, msgspec.MsgspecError) as error:
             raise AgentFailed(f"the agent sent no message of ours: {clean(str(error), 200)}") from None
         if kind.type == "part":
+            before = len(listed.entries) + len(listed.strange) if listed is not None else 0
             if listed is not None and kind.id == number:
                 listed.take(payload)
-            return None
+            return None, listed is not None and len(listed.entries) + len(listed.strange) > before
         message = decode(payload, {number}, limit=ANSWER_LIMIT)
         if not isinstance(message, Answer):
             raise AgentFailed(f"a copy's agent sends no {type(message).__name__.lower()}")
-        return message if message.id == number else None
+        if message.id == number:
+            return message, True
+        # As many as we asked for, and no more: an agent that waits for others' blocks has nothing else to say.
+        is_pong = message.id in self._pings
+        self._pings.discard(message.id)
+        return None, is_pong
+
+    def _is_further(self, told: _Progress, progress: Progress | None) -> bool:
+        if progress is not None:
+            progress(told.files, told.bytes)
+        far = (told.files, told.bytes)
+        is_further = far[0] > self._far[0] or far[1] > self._far[1]
+        self._far = (max(far[0], self._far[0]), max(far[1], self._far[1]))
+        return is_further
 
     # ---- bytes
 
@@ -253,13 +275,15 @@ class Channel:
             self._timer.cancel()
         await self._process.close(TIDY_GRACE if self.is_used_up else END_GRACE)
 
-    async def _frame(self, silence: float) -> tuple[int, bytes]:
+    async def _frame(self, until: float, seconds: float) -> tuple[int, bytes]:
+        """The next frame, which has to come up to a point of the loop's time, `seconds` from when it was begun to be
+        waited for."""
         if self._frames:
             return self._frames.popleft()
         if self._failure is not None:
             raise type(self._failure)(*self._failure.args)
         try:
-            async with asyncio.timeout(silence):
+            async with asyncio.timeout_at(until):
                 while not self._frames:
                     piece = await self._process.read()
                     if not piece:
@@ -267,12 +291,12 @@ class Channel:
                         raise self._fail(ending(self._process, self.name))
                     self._feed(piece)
         except TimeoutError:
-            raise self._fail(
-                Unreachable(
-                    f"{self.name}: no word of the copy for {silence:.0f} s; its disk or the host hangs"
-                )
-            ) from None
+            raise self._late(seconds) from None
         return self._frames.popleft()
+
+    def _late(self, seconds: float) -> LinkError:
+        words = f"{self.name}: the copy got no further for {seconds:.0f} s; its disk or the host hangs"
+        return self._fail(Unreachable(words))
 
     def _feed(self, piece: bytes) -> None:
         self.received += len(piece)
@@ -301,7 +325,7 @@ class Channel:
         if self.has_failed:
             return
         if self._loop.time() - self._wrote >= PING_PAUSE:
-            self.ask("ping")
+            self._pings.add(self.ask("ping"))
         rest = PING_PAUSE - (self._loop.time() - self._wrote)
         self._timer = self._loop.call_later(max(rest, 0.1), self._keep_alive)
 

@@ -63,6 +63,8 @@ class Copied(msgspec.Struct, frozen=True, gc=False):
     """Such as `kim@laptop`."""
     changed: Count | Missing = Missing("not_found")
     """Files that were changed, removed or added since, by size, time and inode; told anew about once a minute."""
+    verified: bool = True
+    """Whether the console that copied it saw it verified in its place; False when that console was gone by then."""
 
 
 class Venv(msgspec.Struct, frozen=True, gc=False):

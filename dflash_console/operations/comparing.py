@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from dflash_console.copies import Comparison, Entry
 
-__all__ = ["Folder", "by_folder", "difference", "size_of"]
-
-
-class Folder(msgspec.Struct, frozen=True):
-    """How many files of one folder differ."""
-
-    path: str
-    """Relative to the folder that the package is in."""
-    added: int = 0
-    changed: int = 0
-    removed: int = 0
+__all__ = ["difference", "size_of"]
 
 
 def difference(left: Iterable[Entry], right: Iterable[Entry]) -> Comparison:
@@ -34,15 +22,6 @@ def difference(left: Iterable[Entry], right: Iterable[Entry]) -> Comparison:
         else:
             changed.append(entry)
     return Comparison(_sorted(added), _sorted(changed), _sorted(there.values()), same)
-
-
-def by_folder(comparison: Comparison) -> tuple[Folder, ...]:
-    """The same, counted by the folder that the files are directly in; folders in order."""
-    counts: dict[str, list[int]] = {}
-    for place, entries in enumerate((comparison.added, comparison.changed, comparison.removed)):
-        for entry in entries:
-            counts.setdefault(entry.path.rpartition("/")[0], [0, 0, 0])[place] += 1
-    return tuple(Folder(path, *counts[path]) for path in sorted(counts))
 
 
 def size_of(comparison: Comparison) -> int:

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import msgspec
 
 from dflash_console.config import Config
-from dflash_console.copies import Consent, CopyPlan, RunState, Side, TargetRun
+from dflash_console.copies import Consent, CopyPlan, Look, RunState, Side, TargetRun
 from dflash_console.errors import CopyError, LinkError
 from dflash_console.operations import remote
 from dflash_console.operations.copying import copy, roll_back
 from dflash_console.operations.ending import BEFORE_SWAP, MOST_WORDS, fault_words, standing
-from dflash_console.operations.gate import refusal
+from dflash_console.operations.gate import read_only_words, refusal
 from dflash_console.operations.planning import make_plan
 from dflash_console.operations.reaching import Reaching
 from dflash_console.operations.verdicts import Verdicts
@@ -27,7 +27,9 @@ __all__ = ["Copies", "Watched"]
 
 LOOK_PAUSE = 2.0
 """Seconds between two looks for interrupted copies."""
-READ_ONLY = "the console is read-only: start it without --read-only, and without read_only in the config"
+TRIES, FIRST_PAUSE = 5, 30.0
+"""Times that an interrupted copy is tried to be settled, and seconds before the second one; each later pause is twice
+as long."""
 
 
 class Watched(Reaching, Protocol):
@@ -73,6 +75,10 @@ class Copies:
         self._is_running = False
         self._seen: set[tuple[Side, str]] = set()
         """Interrupted copies that were dealt with."""
+        self._settling: set[str] = set()
+        """Hosts that are settling one."""
+        self._tries: dict[tuple[Side, str], tuple[int, float]] = {}
+        """How often one could not be settled, and when it is tried again, on the loop's clock."""
 
     # ---- what is known
 
@@ -138,16 +144,17 @@ class Copies:
         self._wish(lambda: self._copy(plan, consent))
         return ""
 
-    def roll_back(self, side: Side, backup: str, consent: Consent) -> str:
-        """Has a backup put back; gives back why it can't be, empty when it will be."""
-        if self._read_only:
-            return READ_ONLY
+    def roll_back(self, side: Side, backup: str, consent: Consent, look: Look | None) -> str:
+        """Has a backup put back, if all is as in `look`, which the operator was shown; gives back why it can't be,
+        empty when it will be."""
+        if why := read_only_words(is_read_only=self._read_only):
+            return why
         if self._is_running:
             return "another copy is under way"
         if not consent.yes:
             return "not confirmed"
         self._begin((side,))
-        self._wish(lambda: self._roll_back(side, backup, consent))
+        self._wish(lambda: self._roll_back(side, backup, consent, look))
         return ""
 
     def cancel(self) -> None:
@@ -229,7 +236,7 @@ class Copies:
             copy(self._fleet, self._config, plan, consent, self._note, read_only=self._read_only, by=self._by)
         )
 
-    async def _roll_back(self, side: Side, backup: str, consent: Consent) -> None:
+    async def _roll_back(self, side: Side, backup: str, consent: Consent, look: Look | None) -> None:
         await self._ended(
             roll_back(
                 self._fleet,
@@ -240,7 +247,7 @@ class Copies:
                 self._note,
                 read_only=self._read_only,
                 by=self._by,
-                look=None,
+                look=look,
             )
         )
 
@@ -284,39 +291,74 @@ class Copies:
                     if view.link.state == "up" and view.snapshot is not None:
                         for venv in view.snapshot.venvs:
                             side, words = Side(view.config.name, venv.path), venv.interrupted
-                            if words and self._is_news(side, words):
+                            if words and self._is_due(side, words):
+                                self._settling.add(side.host)
                                 tasks.create_task(self._guarded(partial(self._settle, side, words)))
                 await asyncio.sleep(LOOK_PAUSE)
 
-    def _is_news(self, side: Side, words: str) -> bool:
+    def _is_due(self, side: Side, words: str) -> bool:
         if (self._is_running and side in self._order) or (side, words) in self._seen:
             return False
-        self._seen.add((side, words))
-        return True
+        tried = self._tries.get((side, words))
+        is_time = tried is None or asyncio.get_running_loop().time() >= tried[1]
+        return is_time and side.host not in self._settling
 
     async def _settle(self, side: Side, words: str) -> None:
-        if self._read_only:
-            self._notices.append(f"{side}: {words}; left as it is: the console is read-only")
-            return
         try:
-            async with self._fleet.channel(side.host) as channel:
-                claim = await remote.claim(
-                    channel,
-                    side,
-                    self._config.package.name,
-                    by=self._by,
-                    what="settling an interrupted copy",
-                    origin=None,
-                    version="",
-                    stamp="",
-                    tree="",
-                    keep_backups=self._config.package.keep_backups,
-                )
-                if claim.locked is None:
-                    await remote.release(channel)
+            why = self._left_alone(side.host)
+            if not why:
+                await self._have_settled(side)
         except (LinkError, CopyError) as error:
-            self._notices.append(f"{side}: {words}; it could not be settled: {error}"[:1000])
+            self._try_later(side, words, str(error))
             return
+        finally:
+            self._settling.discard(side.host)
+        self._seen.add((side, words))
+        if why:
+            self._notices.append(f"{side}: {words}; {why}")
+
+    def _left_alone(self, host: str) -> str:
+        """Why nothing is done on a host that nobody has said yes for; empty when it is."""
+        config = self._config.hosts.get(host)
+        if self._read_only:
+            return "left as it is: the console is read-only"
+        if config is None or config.role == "observe":
+            return "left as it is: the host is only observed"
+        if config.production:
+            return "left as it is on a production host: the next copy or rollback there settles it"
+        return ""
+
+    async def _have_settled(self, side: Side) -> None:
+        """Has the host settle it. Raises CopyError when another one holds it, and as `remote.claim`."""
+        async with self._fleet.channel(side.host) as channel:
+            claim = await remote.claim(
+                channel,
+                side,
+                self._config.package.name,
+                by=self._by,
+                what="settling an interrupted copy",
+                origin=None,
+                version="",
+                stamp="",
+                tree="",
+                keep_backups=self._config.package.keep_backups,
+            )
+            if claim.locked is not None:
+                raise CopyError(f"held by {claim.locked.by} ({claim.locked.what or 'a copy'})")
+            await remote.release(channel)
+        self._fleet.refresh(side.host)
         if claim.recovered:
             self._notices.append(f"{side}: {claim.recovered}")
-            self._fleet.refresh(side.host)
+        # What is there now was never verified, or another package was.
+        self._verdicts.ask(side.host, side.venv)
+
+    def _try_later(self, side: Side, words: str, why: str) -> None:
+        tries = self._tries.get((side, words), (0, 0.0))[0] + 1
+        is_last = tries >= TRIES
+        if is_last:
+            self._seen.add((side, words))
+        at = asyncio.get_running_loop().time() + FIRST_PAUSE * 2 ** (tries - 1)
+        self._tries[side, words] = tries, at
+        if tries == 1 or is_last:
+            then = "the next copy or rollback there does it" if is_last else "it is tried again"
+            self._notices.append(f"{side}: {words}; it could not be settled: {why}; {then}"[:1000])

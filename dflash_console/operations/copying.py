@@ -20,7 +20,8 @@ from dflash_console.operations.planning import plan_roll_back
 from dflash_console.operations.pump import Pump
 from dflash_console.operations.reaching import MOST_ON_A_HOST, Reaching
 from dflash_console.operations.rolling_back import RollBackTarget
-from dflash_console.operations.steps import CopyTarget, Refused, Stopped, Target
+from dflash_console.operations.steps import CopyTarget
+from dflash_console.operations.target import Refused, Stopped, Target
 
 __all__ = ["copy", "roll_back"]
 
@@ -180,8 +181,11 @@ class _Work:
         except LinkError as error:
             _fail(target, "unreachable", str(error))
         except asyncio.CancelledError:
-            # Asked for by `_stop`, and by nobody else.
-            target.tell("cancelled", "cancelled: nothing was changed")
+            # `_stop` cancels what is not committed; the end of the loop (a second Ctrl-C) cancels all.
+            if target.is_committed:
+                _fail(target, "failed", "stopped at once")
+            else:
+                target.tell("cancelled", "cancelled: nothing was changed")
         except Exception as error:  # noqa: BLE001 - a fault on one target must not end the others
             _fail(target, "failed", fault_words(error))
         finally:

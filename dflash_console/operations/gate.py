@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dflash_console.copies import Consent, TargetPlan
 
-__all__ = ["refusal"]
+__all__ = ["read_only_words", "refusal"]
+
+
+def read_only_words(*, is_read_only: bool) -> str:
+    """Why a console that is read-only changes nothing; empty for one that is not."""
+    words = "the console is read-only: start it without --read-only, and without read_only in the config"
+    return words if is_read_only else ""
 
 
 def refusal(plan: TargetPlan, consent: Consent, *, read_only: bool) -> str:
@@ -13,8 +19,8 @@ def refusal(plan: TargetPlan, consent: Consent, *, read_only: bool) -> str:
 
     What has changed on the host since the plan is found by the host itself, when it is claimed.
     """
-    if read_only:
-        return "the console is read-only: start it without --read-only, and without read_only in the config"
+    if why := read_only_words(is_read_only=read_only):
+        return why
     if plan.problem:
         return plan.problem
     if plan.look is None:

@@ -54,9 +54,9 @@ def _filesystem(side: Side, look: Look) -> Check:
     if not look.is_same_filesystem:
         return Check(
             "filesystem",
-            "warn",
-            f"environment and site-packages on {side} are on two filesystems: the swap copies, it is not in one "
-            "step",
+            "fail",
+            f"environment and site-packages on {side} are on two filesystems: what is laid in one can't be moved into "
+            "the other in one step; name an environment that lies on one filesystem",
         )
     if kind.startswith(SHARED_FILESYSTEMS):
         return Check(
@@ -103,7 +103,7 @@ def _inodes(side: Side, look: Look, count: int) -> Check:
 def is_swap_unsure(look: Look) -> bool:
     """Whether the swap can't be expected to be one step, so that it needs a yes. An overlay alone says little: only a
     package of an image's own layer can't be exchanged there."""
-    return not look.is_same_filesystem or look.filesystem.startswith(SHARED_FILESYSTEMS)
+    return look.filesystem.startswith(SHARED_FILESYSTEMS)
 
 
 def use_checks(side: Side, look: Look, units: tuple[str, ...]) -> tuple[Check, ...]:

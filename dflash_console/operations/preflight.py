@@ -122,7 +122,10 @@ def _source(question: Question) -> Check:
     if question.source_look.unsettled is not None:
         left = question.source_look.unsettled
         return Check(
-            "source", "warn", f"{where}: {left.what} was not brought to its end ({left.step}); {left.outlook}"
+            "source",
+            "fail",
+            f"{where}: {left.what} was not brought to its end ({left.step}; {left.outlook}): settle it first, with a "
+            "copy onto it or a rollback there",
         )
     if verdict is None:
         return Check("source", "warn", f"{where} could not be verified: verify it first (v)")
@@ -148,6 +151,14 @@ def _names(question: Question) -> Check:
             "fail",
             f"{where} holds what can't be copied: {few(look.strange)}; remove or rename it there",
             look.strange[:256],
+        )
+    if len(look.dist_infos) > 1:
+        return Check(
+            "names",
+            "fail",
+            f"{where} has several dist-infos ({few(look.dist_infos)}), and pip takes any of them: remove the wrong one "
+            "there",
+            look.dist_infos[:256],
         )
     if look.followed:
         return Check(

@@ -37,10 +37,10 @@ __all__ = [
     "want",
 ]
 
-QUICK = 30.0
-"""Seconds without a word: what takes no work."""
 DISK = 300.0
-"""The same for what reads or writes whole trees: on a slow disk, seconds go by without a word."""
+"""Seconds without a word, for what reads or writes whole trees: on a slow disk, many go by."""
+WHOLE = 1800.0
+"""Seconds within which a host has done what no other one is waited for with, however much it says meanwhile."""
 CHECK_LIMIT = 60.0
 """Seconds for the import check on the host."""
 LISTING = 96 << 20
@@ -101,7 +101,14 @@ async def look(
     channel.grant(LISTING if entries else 0)
     try:
         raw = await channel.request(
-            "look", DISK, listed=listed, progress=progress, venv=venv, package=package, entries=entries
+            "look",
+            DISK,
+            whole=WHOLE,
+            listed=listed,
+            progress=progress,
+            venv=venv,
+            package=package,
+            entries=entries,
         )
     finally:
         channel.revoke()
@@ -158,6 +165,7 @@ async def claim(
     raw = await channel.request(
         "claim",
         DISK,
+        whole=WHOLE,
         venv=side.venv,
         package=package,
         by=by,
@@ -183,7 +191,7 @@ async def expect(channel: Channel, entries: Sequence[Entry]) -> None:
 
 async def want(channel: Channel) -> Wanted:
     """Which files have to come."""
-    return _as(Wanted, await channel.request("want", DISK), channel)
+    return _as(Wanted, await channel.request("want", DISK, whole=WHOLE), channel)
 
 
 async def fill(channel: Channel, number: int, progress: Progress) -> Missing:
@@ -193,24 +201,26 @@ async def fill(channel: Channel, number: int, progress: Progress) -> Missing:
 
 async def check(channel: Channel, modules: list[list[str]]) -> tuple[Check, ...]:
     """Checks the stage: all there, every hash again, the import."""
-    raw = await channel.request("check", DISK, modules=modules, limit=CHECK_LIMIT)
+    raw = await channel.request("check", DISK, whole=WHOLE, modules=modules, limit=CHECK_LIMIT)
     return _as(_Checks, raw, channel).checks
 
 
 async def swap(channel: Channel) -> Swapped:
     """Puts the stage into the package's place."""
-    return _as(Swapped, await channel.request("swap", DISK), channel)
+    return _as(Swapped, await channel.request("swap", DISK, whole=WHOLE), channel)
 
 
 async def restore(channel: Channel, backup: str, modules: list[list[str]]) -> Swapped:
     """Puts a backup into the package's place; empty for the newest that a copy replaced."""
-    raw = await channel.request("restore", DISK, backup=backup, modules=modules, limit=CHECK_LIMIT)
+    raw = await channel.request(
+        "restore", DISK, whole=WHOLE, backup=backup, modules=modules, limit=CHECK_LIMIT
+    )
     return _as(Swapped, raw, channel)
 
 
 async def settle(channel: Channel, *, keep: bool, note: str) -> Settled:
     """Keeps what was swapped, or undoes it."""
-    return _as(Settled, await channel.request("settle", DISK, keep=keep, note=note), channel)
+    return _as(Settled, await channel.request("settle", DISK, whole=WHOLE, keep=keep, note=note), channel)
 
 
 async def release(channel: Channel, silence: Literal[5, 300] = 300) -> None:

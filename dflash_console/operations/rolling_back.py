@@ -11,7 +11,7 @@ from dflash_console.copies import Look, Side, TargetRun
 from dflash_console.link import Channel
 from dflash_console.operations import remote
 from dflash_console.operations.reaching import Reaching
-from dflash_console.operations.steps import Stopped, Target
+from dflash_console.operations.target import Stopped, Target
 
 __all__ = ["RollBackTarget"]
 
@@ -63,7 +63,9 @@ class RollBackTarget(Target):
         self.tell("verifying", "verifying the package in its place")
         verdict = await self.prove()
         why = "; ".join(f"{check.name}: {check.detail}" for check in verdict.reasons[:2])
-        note = "" if verdict.is_ready else f"not ready: {why or 'checks are missing'}"
+        note = self.unverified(verdict)
+        if not note and not verdict.is_ready:
+            note = f"not ready: {why or 'checks are missing'}"
         settled = await remote.settle(channel, keep=True, note=note)
         if settled.undone:
             raise Stopped(settled.detail, undone=True)

@@ -1,145 +1,40 @@
-"""The steps of a change on one target, from its claim to its settled end, told as they are done; those of a copy."""
+"""The steps of a copy on one target, from its claim to its settled end."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
 from dflash_console.config import Config
 from dflash_console.copies import (
-    Claim,
     Consent,
     CopyPlan,
     Entry,
-    Look,
-    RunState,
-    Side,
-    Swapped,
     TargetPlan,
     TargetRun,
 )
-from dflash_console.errors import CopyError, LinkError
+from dflash_console.errors import AgentFailed, CopyError, LinkError
 from dflash_console.link import Channel
 from dflash_console.operations import remote
+from dflash_console.operations.ground import few
 from dflash_console.operations.judging import importable, is_there_already, of_package
-from dflash_console.operations.orders import order
+from dflash_console.operations.planning import units_of
 from dflash_console.operations.progress import Rate
 from dflash_console.operations.pump import END, Feed, Pump
 from dflash_console.operations.reaching import Reaching
-from dflash_console.operations.verify import prove
+from dflash_console.operations.target import Refused, Stopped, Target
 from dflash_console.verdict import Verdict
 
-__all__ = ["CopyTarget", "Refused", "Stopped", "Target"]
+__all__ = ["CopyTarget"]
 
 MOST_PASSES = 4
 """Times that a target may say that something is missing although all was brought to it."""
 
 
 SLOWER = "slower than the others: it was left behind and got a pass of its own"
-
-
-class Refused(Exception):
-    """The host does not let itself be changed now; the text says why."""
-
-
-class Stopped(Exception):
-    """The change did not come about; the text says why. `undone`: it had, and the old package is back."""
-
-    def __init__(self, why: str, *, undone: bool = False) -> None:
-        super().__init__(why)
-        self.is_undone = undone
-
-
-class Target:
-    """One environment that is changed. Its `run` is what is told of it."""
-
-    def __init__(
-        self, fleet: Reaching, config: Config, side: Side, by: str, changed: Callable[[TargetRun], None]
-    ) -> None:
-        self.run = TargetRun(side)
-        self.is_committed = False
-        """Whether it must not be interrupted any more: it is swapped, or may be."""
-        self.side = side
-        self._fleet = fleet
-        self._config = config
-        self._by = by
-        self._changed = changed
-
-    def tell(self, state: RunState, detail: str = "", **fields: Any) -> None:
-        """Notes how far it is."""
-        began = self.run.began or time.time()
-        self.run = msgspec.structs.replace(
-            self.run, state=state, detail=detail, began=began, seconds=time.time() - began, **fields
-        )
-        self._changed(self.run)
-
-    def note(self, words: str) -> None:
-        """Adds to what else happened."""
-        self.run = msgspec.structs.replace(self.run, notes=(*self.run.notes, words))
-
-    async def change(self, channel: Channel) -> str:
-        """Does it, over a channel of its own, up to the swap; empty when it is to be completed, else how it is now,
-        with nothing to complete. Raises Refused, Stopped, CopyError, a LinkError."""
-        raise NotImplementedError
-
-    async def complete(self, channel: Channel) -> str:
-        """Swaps, proves and settles; not to be interrupted. Says how it is now; raises as `change`."""
-        raise NotImplementedError
-
-    def begin(self) -> None:
-        """Called when its turn has come."""
-
-    def end(self) -> None:
-        """Called at its end, however that was."""
-
-    async def claim(
-        self, channel: Channel, *, what: str, origin: Side | None, look: Look | None, ours: Look | None
-    ) -> None:
-        """Takes the lock, if all is as it was seen in `look`; `ours` is what comes there."""
-        self.tell("claiming", "taking the lock")
-        claim: Claim = await remote.claim(
-            channel,
-            self.side,
-            self._config.package.name,
-            by=self._by,
-            what=what,
-            origin=origin,
-            version=ours.version if ours is not None else "",
-            stamp=look.stamp if look is not None else "",
-            tree=ours.tree if ours is not None else "",
-            keep_backups=self._config.package.keep_backups,
-        )
-        if claim.recovered:
-            self.note(claim.recovered)
-        if claim.locked is not None:
-            holder = claim.locked
-            since = time.strftime("%H:%M:%S", time.gmtime(holder.since))
-            raise Refused(
-                f"held by {holder.by} since {since} UTC ({holder.what or 'a copy'}): wait for its end and plan again"
-            )
-        if claim.changed:
-            raise Refused(f"not as it was when the plan was made: {claim.changed}; make a new plan")
-
-    async def prove(self) -> Verdict:
-        """Verifies what is at the place now."""
-        views = self._fleet.views()
-        view = next(view for view in views if view.config.name == self.side.host)
-        what = order(view, self._config, self.side.venv, views, is_deep=False)
-        verdict = await prove(self._fleet, what, lambda verdict: None)
-        # That a copy runs there just now is about this one.
-        checks = tuple(check for check in verdict.checks if (check.kind, check.state) != ("copy", "warn"))
-        return msgspec.structs.replace(verdict, checks=checks)
-
-    def take_swap(self, swapped: Swapped) -> None:
-        """Notes how the swap went. Raises Stopped when the host undid it."""
-        checks = (*self.run.checks, *swapped.checks)
-        self.run = msgspec.structs.replace(self.run, checks=checks, swap=swapped.swap, backup=swapped.backup)
-        if swapped.is_undone:
-            raise Stopped(swapped.detail, undone=bool(swapped.swap))
 
 
 class CopyTarget(Target):
@@ -187,6 +82,7 @@ class CopyTarget(Target):
             look=self._target.look,
             ours=plan.look,
         )
+        await self._refuse_running(channel)
         if is_there_already(plan.look, self._target) and (words := await self._leave(channel)):
             return words
         self.tell("sending", "comparing with what is there")
@@ -198,7 +94,21 @@ class CopyTarget(Target):
         self.run = msgspec.structs.replace(self.run, checks=checks)
         if failed := [check for check in checks if check.state == "fail"]:
             raise Stopped(f"nothing was changed: {failed[0].name}: {failed[0].detail}")
+        # Much may have begun while the files came.
+        await self._refuse_running(channel)
         return ""
+
+    async def _refuse_running(self, channel: Channel) -> None:
+        """Raises Refused when something runs from there now that was not there to say yes to."""
+        if "running" in self._consent.allowed:
+            return
+        view = next((view for view in self._fleet.views() if view.config.name == self.side.host), None)
+        if units := units_of(view, self.side.venv):
+            await remote.release(channel)
+            raise Refused(
+                f"{few([f'unit {unit}' for unit in units])} began to run from {self.side} after the plan was made: "
+                "make a new plan"
+            )
 
     async def _leave(self, channel: Channel) -> str:
         """Proves what is there, the same as what would come, and leaves it: how it is now. Empty when it is not right
@@ -230,6 +140,7 @@ class CopyTarget(Target):
 
     async def _receive(self, channel: Channel, entries: Sequence[Entry], wanted: Sequence[int]) -> None:
         before = channel.sent
+        self._see_files(entries, wanted)
         files, size = len(wanted), sum(entries[index].size for index in wanted)
         self.tell("sending", f"receiving from {self._plan.source}", all_files=files, all_bytes=size)
         feed = Feed(channel, wanted)
@@ -238,6 +149,7 @@ class CopyTarget(Target):
             missing = await self._pass(channel, feed) if wanted else await self._empty_pass(channel)
             passes = 1
             while missing:
+                self._see_files(entries, missing)
                 feed.wanted = frozenset(missing)
                 if feed.is_left_behind:
                     if SLOWER not in self.run.notes:
@@ -255,6 +167,12 @@ class CopyTarget(Target):
             self._pump.leave(feed)
         sent = channel.sent - before
         self.tell("sending", f"receiving from {self._plan.source}", files=files, bytes=size, bytes_sent=sent)
+
+    def _see_files(self, entries: Sequence[Entry], indexes: Sequence[int]) -> None:
+        """Raises AgentFailed when one is no file of the plan: asked of the source, it would end the copy for all."""
+        for index in indexes:
+            if index >= len(entries) or entries[index].kind != "file":
+                raise AgentFailed(f"{self.side.host}: the copy's agent wants what is no file of the plan")
 
     async def _pass(self, channel: Channel, feed: Feed) -> tuple[int, ...]:
         """One reading of the source; what is still missing. Raises what ended the source."""
@@ -327,6 +245,9 @@ class CopyTarget(Target):
             "; ".join(f"{check.name}: {check.detail}" for check in verdict.reasons[:2])
             or "checks are missing"
         )
+        if words := self.unverified(verdict):
+            # Nothing was seen to be wrong, and the host has checked every file and the import by itself.
+            return True, words
         if self._is_unproved:
             return True, f"not ready, as its source: {why}"
         return False, f"not ready: {why}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from dflash_console.copies import Backup, Consent, Side, TargetPlan
+from dflash_console.copies import Backup, Consent, Look, Side, TargetPlan
 from dflash_console.ui.copy_screen import consent_to_all
 from dflash_console.ui.drawing.backups import draw_backups
 from dflash_console.ui.drawing.copy_question import draw_rollback_question
@@ -98,7 +98,7 @@ class BackupsScreen(PageScreen):
             self._say(f"nothing can be put back: {why}")
         else:
             ask = QuestionScreen(self._question(plan, opens.what))
-            self.app.push_screen(ask, partial(self._answered, opens.what))
+            self.app.push_screen(ask, partial(self._answered, opens.what, plan.look))
 
     def _question(self, plan: TargetPlan, backup: Backup) -> Asked:
         copying = self.owner.copying
@@ -117,10 +117,10 @@ class BackupsScreen(PageScreen):
             self._away,
         )
 
-    def _answered(self, backup: Backup, consent: Consent | None) -> None:
+    def _answered(self, backup: Backup, look: Look | None, consent: Consent | None) -> None:
         if consent is None:
             return
-        why = self.owner.copying.roll_back(self._side, backup.id, backup.version, consent)
+        why = self.owner.copying.roll_back(self._side, backup, consent, look)
         if why:
             self._say(f"nothing was done: {why}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dflash_console.copies import Consent, Side, TargetRun
+from dflash_console.copies import Backup, Consent, Look, Side, TargetRun
 from dflash_console.ui.drawing.copy_question import draw_leaving
 from dflash_console.ui.drawing.line import Line, Row, safe, wrap
 from dflash_console.ui.drawing.words import LINK_WORDS, span
@@ -285,14 +285,14 @@ class Copying:
             else:
                 self._app.push_screen(BackupsScreen(side))
 
-    def roll_back(self, side: Side, backup: str, version: str, consent: Consent) -> str:
-        """Has a backup put back, and shows how far that is; gives back why it can't be."""
+    def roll_back(self, side: Side, backup: Backup, consent: Consent, look: Look | None) -> str:
+        """Has a backup put back, if all is as in `look`, and shows how far that is; gives back why it can't be."""
         assert self.desk is not None
-        why = self.desk.copies.roll_back(side, backup, consent)
+        why = self.desk.copies.roll_back(side, backup.id, consent, look)
         if not why:
             self.source, self.targets = None, (side,)
             self._app.close_front()
-            to = version or "no package"
+            to = backup.version or "no package"
             self._words[side] = (f"rolling back to {to}", f"rollback to {to}")
             self._show()
         return why

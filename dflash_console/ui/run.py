@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 
 from dflash_console.config import Config
@@ -55,13 +56,20 @@ async def _run(
         beside = [
             tasks.create_task(_beside(shown, fleet.run, app.fail)),
             tasks.create_task(_beside(shown, verdicts.run, app.verifying.stop)),
-            tasks.create_task(_beside(shown, copies.run, app.copying.stop)),
         ]
+        copying = tasks.create_task(_beside(shown, copies.run, app.copying.stop))
         try:
             await app.run_async(mouse=mouse)
         finally:
-            for task in beside:
-                task.cancel()
+            # What is swapped already is still verified, and that needs the fleet.
+            copying.cancel()
+            if copies.is_running:
+                sys.stderr.write("what is swapped already is brought to its end; Ctrl-C stops at once\n")
+            try:
+                await asyncio.wait({copying})
+            finally:
+                for task in beside:
+                    task.cancel()
     return app.return_code or 0
 
 

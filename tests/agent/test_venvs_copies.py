@@ -95,6 +95,18 @@ def test_where_a_package_was_copied_from_is_in_the_picture(loop: Loop, venv: Pat
     assert loop.until(lambda rows: rows[0].copied is None, "that nothing is known of a copy")
 
 
+@pytest.mark.parametrize(
+    ("said", "verified"), [(False, False), (True, True), (None, True), (0, True), ("no", True)]
+)
+def test_that_a_copy_was_never_verified_is_in_the_picture(
+    venv: Path, folder: Path, said: object, verified: bool
+) -> None:
+    (folder / "provenance.json").write_text(json.dumps({**PROVENANCE, "verified": said}))
+    copied = told(venv).copied
+    assert copied is not None
+    assert copied["verified"] is verified
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "edited in place": lambda tree: (tree / "__init__.py").write_text("y = 22\n"),
     "replaced by the same": lambda tree: replace(tree / "__init__.py"),

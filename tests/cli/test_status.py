@@ -306,6 +306,7 @@ def test_where_a_package_was_copied_from_and_an_unsettled_copy_are_in_the_json()
         "at": "2023-11-14T22:13:20Z",
         "by": "kim@laptop",
         "changed": 2,
+        "verified": True,
     }
     assert second["copied"]["at"] == {"missing": "error", "detail": "spoilt"}
     assert second["copied"]["changed"] == {"missing": "error", "detail": "no manifest.json"}

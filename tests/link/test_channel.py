@@ -230,10 +230,67 @@ async def test_a_process_that_does_not_greet_is_told_apart(
 
 async def test_a_process_that_says_nothing_any_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(monkeypatch, "hear(); hear()") as channel:
-        with pytest.raises(Unreachable, match="no word of the copy"):
+        with pytest.raises(Unreachable, match="got no further"):
             await channel.request("look", 0.2)
         with pytest.raises(Unreachable):
             await channel.request("look", WAIT)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "say(type='progress', id=asked['id'], files=1, bytes=3)",
+        "say(type='part', id=asked['id'], entries=[])",
+        "say(type='answer', id=7000, ok=1)",
+    ],
+)
+async def test_whoever_says_the_same_for_ever_is_given_up_like_a_silent_one(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    body = f"""
+asked = hear()
+while True:
+    {said}
+    time.sleep(0.01)
+"""
+    async with opened(monkeypatch, body) as channel:
+        async with asyncio.timeout(WAIT):
+            with pytest.raises(Unreachable, match="got no further"):
+                await channel.request("look", 0.3, listed=Listed())
+        assert channel.has_failed
+
+
+async def test_a_request_that_gets_further_and_further_still_has_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = """
+asked = hear()
+number = 0
+while True:
+    number += 1
+    say(type="progress", id=asked["id"], files=number, bytes=0)
+    time.sleep(0.01)
+"""
+    async with opened(monkeypatch, body) as channel, asyncio.timeout(WAIT):
+        with pytest.raises(Unreachable, match="got no further"):
+            await channel.request("look", WAIT, whole=0.3)
+
+
+async def test_an_agent_that_waits_for_others_lives_by_the_pings_that_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(channel_module, "PING_PAUSE", 0.1)
+    body = """
+asked = hear()
+for number in range(20):
+    ping = hear()
+    say(type="answer", id=ping["id"], ok=1)
+answer(asked, 7)
+while hear():
+    pass
+"""
+    async with opened(monkeypatch, body) as channel:
+        assert msgspec.json.decode(await channel.request("fill", 1.0)) == 7
 
 
 async def test_the_channel_ends_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:

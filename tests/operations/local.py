@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import shutil
@@ -11,15 +12,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
+
 from dflash_console.config import Config, ConsoleConfig, HostConfig, PackageConfig
 from dflash_console.copies import Consent, CopyPlan, Side, TargetRun
 from dflash_console.errors import LinkError
 from dflash_console.fleet import HostView
 from dflash_console.link import Channel
 from dflash_console.link.local import LocalConnection
-from dflash_console.model import LinkStatus
+from dflash_console.model import LinkStatus, Venv
+from dflash_console.operations.copies import Copies
 from dflash_console.operations.copying import copy
 from dflash_console.operations.planning import make_plan
+from dflash_console.operations.verdicts import Verdicts
 from tests import pictures
 from tests.operations.fleet import StubFleet
 
@@ -33,6 +38,8 @@ __all__ = [
     "journal",
     "lay_package",
     "left",
+    "running",
+    "show",
     "sides",
     "site_of",
     "spy",
@@ -229,3 +236,21 @@ def interrupt(target: Side) -> None:
     }
     with (folder / "journal.jsonl").open("a") as journal:
         journal.write(f"{json.dumps(line)}\n")
+
+
+@asynccontextmanager
+async def running(fleet: LocalFleet, *, read_only: bool = False) -> AsyncIterator[tuple[Copies, Verdicts]]:
+    """Copies as the screen has them, while they run."""
+    verdicts = Verdicts(fleet, fleet.config)
+    copies = Copies(fleet, fleet.config, verdicts, read_only=read_only, by=BY)
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(copies.run())
+        try:
+            yield copies, verdicts
+        finally:
+            task.cancel()
+
+
+def show(fleet: LocalFleet, host: str, venv: Venv) -> None:
+    """Has a host's picture hold this environment."""
+    fleet.pictures[host] = msgspec.structs.replace(fleet.pictures[host], venvs=[venv])

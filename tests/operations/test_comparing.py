@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dflash_console.operations.comparing import Folder, by_folder, difference, size_of
+from dflash_console.operations.comparing import difference, size_of
 from tests.operations.copies import entry
 
 
@@ -33,16 +33,6 @@ def test_equal_trees_differ_in_nothing_whatever_their_order() -> None:
     files = [entry(f"sglang/{number}.py", str(number)) for number in range(50)]
     found = difference(files, reversed(files))
     assert (found.added, found.changed, found.removed, found.same) == ((), (), (), 50)
-
-
-def test_differences_are_counted_by_folder() -> None:
-    left = [entry("sglang/a.py"), entry("sglang/srt/b.py"), entry("sglang/srt/c.py", "1")]
-    right = [entry("sglang/srt/c.py", "2"), entry("sglang-0.5.9.dist-info/RECORD")]
-    assert by_folder(difference(left, right)) == (
-        Folder("sglang", added=1),
-        Folder("sglang-0.5.9.dist-info", removed=1),
-        Folder("sglang/srt", added=1, changed=1),
-    )
 
 
 def test_only_files_that_are_new_or_other_have_to_be_sent() -> None:

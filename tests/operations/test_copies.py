@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from dflash_console.config import HostConfig
@@ -17,17 +14,17 @@ from dflash_console.errors import Unreachable
 from dflash_console.model import Missing, Venv
 from dflash_console.operations import copies as copies_module
 from dflash_console.operations.copies import Copies
-from dflash_console.operations.verdicts import Verdicts
+from dflash_console.operations.planning import plan_roll_back
 from tests.operations.fleet import answer
 from tests.operations.local import (
-    BY,
     YES,
     LocalFleet,
     content,
     copied,
-    interrupt,
     lay_package,
     left,
+    running,
+    show,
     site_of,
     when,
 )
@@ -39,18 +36,6 @@ WAIT = 60.0
 @pytest.fixture
 def fleet(tmp_path: Path) -> LocalFleet:
     return LocalFleet(tmp_path, "ct129", "ct200")
-
-
-@asynccontextmanager
-async def running(fleet: LocalFleet, *, read_only: bool = False) -> AsyncIterator[tuple[Copies, Verdicts]]:
-    verdicts = Verdicts(fleet, fleet.config)
-    copies = Copies(fleet, fleet.config, verdicts, read_only=read_only, by=BY)
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(copies.run())
-        try:
-            yield copies, verdicts
-        finally:
-            task.cancel()
 
 
 async def planned(copies: Copies, source: Side, target: Side) -> CopyPlan:
@@ -79,7 +64,7 @@ async def test_a_plan_is_made_and_carried_out_and_its_verdict_is_kept(fleet: Loc
         assert copies.start(YES) == ""
         assert copies.is_running
         assert copies.start(YES) in ("there is no plan", "another copy is under way")
-        assert copies.roll_back(target, "", YES) == "another copy is under way"
+        assert copies.roll_back(target, "", YES, None) == "another copy is under way"
         await until(lambda: not copies.is_running, WAIT, "it is done")
         (run,) = copies.runs
         assert run.state == "done", run
@@ -88,8 +73,8 @@ async def test_a_plan_is_made_and_carried_out_and_its_verdict_is_kept(fleet: Loc
         assert verdict.is_ready
         assert "ct200" in fleet.refreshed
         assert copies.plan_now is None, "what it stands on is another now"
-        assert copies.roll_back(target, "", Consent()) == "not confirmed"
-        assert copies.roll_back(target, "", YES) == ""
+        assert copies.roll_back(target, "", Consent(), None) == "not confirmed"
+        assert copies.roll_back(target, "", YES, None) == ""
         await until(lambda: not copies.is_running, WAIT, "it is put back")
         assert [run.state for run in copies.runs] == ["done"]
         assert content(target) != content(source)
@@ -110,18 +95,13 @@ async def test_a_verdict_after_a_copy_is_not_stale_because_the_picture_comes_lat
         assert verdicts.of("ct200")[0].stale == "the environment changed"
 
 
-def show(fleet: LocalFleet, host: str, venv: Venv) -> None:
-    """Has a host's picture hold this environment."""
-    fleet.pictures[host] = msgspec.structs.replace(fleet.pictures[host], venvs=[venv])
-
-
 async def test_a_read_only_console_plans_and_changes_nothing(fleet: LocalFleet) -> None:
     source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
     before = content(target)
     async with running(fleet, read_only=True) as (copies, _):
         await planned(copies, source, target)
         assert "read-only" in copies.start(YES)
-        assert "read-only" in copies.roll_back(target, "", YES)
+        assert "read-only" in copies.roll_back(target, "", YES, None)
         assert copies.runs == ()
     assert content(target) == before
 
@@ -181,27 +161,19 @@ async def test_a_console_that_ends_gives_up_its_copy_tidily(fleet: LocalFleet) -
     assert copies.runs[0].state == "cancelled"
 
 
-# ---- what was interrupted
-
-
-@pytest.mark.parametrize("read_only", [False, True])
-async def test_an_interrupted_copy_that_is_seen_is_settled_once_and_said(
-    fleet: LocalFleet, monkeypatch: pytest.MonkeyPatch, read_only: bool
-) -> None:
-    monkeypatch.setattr(copies_module, "LOOK_PAUSE", 0.05)
-    target = fleet.lay("ct200", "0.5.9")
+async def test_a_rollback_is_of_what_the_operator_was_shown(fleet: LocalFleet) -> None:
+    source, target = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    await copied(fleet, source, target)
+    shown = await plan_roll_back(fleet, fleet.config, target)
+    (site_of(target) / "sglang/same.py").write_text("# changed by hand\n")
     before = content(target)
-    interrupt(target)
-    seen = Venv(target.venv, "config", "3.11.2", {}, Missing("not_found"))
-    show(fleet, "ct200", msgspec.structs.replace(seen, interrupted="copy from ct129 by ana@desk"))
-    async with running(fleet, read_only=read_only) as (copies, _):
-        notice = await until(copies.take_notice, WAIT, "it is said")
-        assert str(target) in notice
-        assert ("left as it is" in notice) == read_only
-        assert (left(target) == ["stage-20260101-000000-dead00"]) == read_only
-        assert content(target) == before
-        assert copies.take_notice() == ""
-        assert len(fleet.channels) == (0 if read_only else 1)
+    async with running(fleet) as (copies, _):
+        assert copies.roll_back(target, "", YES, shown.look) == ""
+        await until(lambda: not copies.is_running, WAIT, "it is over")
+        (run,) = copies.runs
+        assert run.state == "refused", run
+        assert "not as it was shown" in run.detail
+    assert content(target) == before
 
 
 async def test_a_host_that_is_away_is_said_in_the_run(fleet: LocalFleet) -> None:
@@ -262,7 +234,7 @@ async def test_a_fault_of_the_console_ends_every_run_and_says_so(
     monkeypatch.setattr(copies_module, name, broken)
     async with running(fleet) as (copies, _):
         await planned(copies, source, target)
-        assert (copies.start(YES) if name == "copy" else copies.roll_back(target, "", YES)) == ""
+        assert (copies.start(YES) if name == "copy" else copies.roll_back(target, "", YES, None)) == ""
         await until(lambda: not copies.is_running, WAIT, "it is over")
         (run,) = copies.runs
         assert (run.state, run.is_over) == ("failed", True)
@@ -281,7 +253,7 @@ async def test_a_rollback_that_is_cancelled_while_it_looks_is_over(
 
     monkeypatch.setattr(copies_module, "roll_back", endless)
     async with running(fleet) as (copies, _):
-        assert copies.roll_back(target, "", YES) == ""
+        assert copies.roll_back(target, "", YES, None) == ""
         await until(lambda: copies._copying is not None, WAIT, "it is begun")
         copies.cancel()
         await until(lambda: not copies.is_running, WAIT, "it is over")

@@ -154,6 +154,20 @@ async def test_a_rollback_puts_back_what_was_there(fleet: LocalFleet) -> None:
     assert left(target) == []
 
 
+async def test_a_rollback_that_could_not_be_verified_is_kept_and_not_called_wrong(fleet: LocalFleet) -> None:
+    source, target = sides(fleet)
+    before = content(target)
+    await copied(fleet, source, target)
+    for part in ("files", "find_spec", "service"):
+        fleet.answers[part] = Unreachable("ct200: the connection was lost")
+    run = await roll_back(
+        fleet, fleet.config, target, "", YES, lambda run: None, read_only=False, by=BY, look=None
+    )
+    assert run.state == "done", run
+    assert "not verified" in run.detail
+    assert content(target) == before
+
+
 # ---- what is refused
 
 

@@ -7,10 +7,15 @@ import os
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dflash_console.copies import Consent, RunState, TargetRun
+from dflash_console.errors import Unreachable
 from dflash_console.link import Channel
+from dflash_console.link.channel import Progress
+from dflash_console.operations import remote
+from tests import pictures
 from tests.operations.fleet import answer
 from tests.operations.local import LocalFleet, content, copied, journal, left, sides, site_of, when
 
@@ -211,6 +216,122 @@ async def test_cancelling_from_the_swap_on_changes_nothing_any_more(fleet: Local
     assert seen[-1].state == "done"
     assert content(target) == content(source)
     assert journal(target)[-1] == "done"
+
+
+async def test_a_loop_that_is_ended_while_a_target_is_swapped_does_not_call_it_unchanged(
+    fleet: LocalFleet,
+) -> None:
+    """As a second Ctrl-C does: every task of the loop is cancelled."""
+    source, target = sides(fleet)
+    plan = await fleet.plan(source, target)
+    fleet.held = {"files"}
+    seen: list[TargetRun] = []
+    reached = asyncio.Event()
+
+    def changed(run: TargetRun) -> None:
+        seen.append(run)
+        if run.state == "verifying":
+            reached.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        ours = asyncio.all_tasks()
+        task = tasks.create_task(fleet.copy(plan, changed=changed))
+        await reached.wait()
+        for each in asyncio.all_tasks() - ours:
+            each.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert seen[-1].state == "failed"
+    assert "stopped at once" in seen[-1].detail
+    assert "it had been swapped" in seen[-1].detail
+    assert content(target) == content(source)
+    assert journal(target)[-1] == "done"
+
+
+async def test_what_could_not_be_verified_since_the_session_ended_is_kept_and_said(
+    fleet: LocalFleet,
+) -> None:
+    source, target = sides(fleet)
+    plan = await fleet.plan(source, target)
+    for part in ("files", "find_spec", "service"):
+        fleet.answers[part] = Unreachable("ct200: the connection was lost")
+    (run,) = await fleet.copy(plan)
+    assert run.state == "done", run
+    assert "not verified" in run.detail
+    assert "the connection was lost" in run.detail
+    assert content(target) == content(source)
+    assert journal(target)[-1] == "done"
+
+
+async def test_what_was_seen_to_be_wrong_is_undone_whatever_could_not_be_asked(fleet: LocalFleet) -> None:
+    source, target = sides(fleet)
+    before = content(target)
+    plan = await fleet.plan(source, target)
+    fleet.answers["files"] = Unreachable("ct200: the connection was lost")
+    fleet.answers["find_spec"] = answer("find_spec", "fail")
+    (run,) = await fleet.copy(plan)
+    assert run.state == "undone"
+    assert content(target) == before
+
+
+@pytest.mark.parametrize("step", ["claim", "check"])
+async def test_what_begins_to_run_after_the_plan_needs_a_yes(fleet: LocalFleet, step: str) -> None:
+    source, target = sides(fleet)
+    before = content(target)
+    plan = await fleet.plan(source, target)
+
+    def start() -> None:
+        unit = msgspec.structs.replace(
+            pictures.snapshot().units[0], name="late.service", venv=target.venv, active="active"
+        )
+        fleet.pictures["ct200"] = msgspec.structs.replace(fleet.pictures["ct200"], units=[unit])
+
+    def meddle(channel: Channel) -> None:
+        if channel.name == "ct200":
+            when(channel, step, start)
+
+    fleet.on_channel = meddle
+    (run,) = await fleet.copy(plan)
+    assert run.state == "refused", run
+    assert "late.service" in run.detail
+    assert content(target) == before
+    assert left(target) == []
+    (run,) = await fleet.copy(plan, Consent(True, frozenset({"running"})))
+    assert run.state == "done", run
+
+
+@pytest.mark.parametrize("answered", ["want", "fill"])
+@pytest.mark.parametrize("is_link", [False, True])
+async def test_a_target_that_wants_what_is_no_file_ends_for_itself_alone(
+    fleet: LocalFleet, monkeypatch: pytest.MonkeyPatch, answered: str, is_link: bool
+) -> None:
+    source, target = sides(fleet)
+    other = fleet.lay("kpro6", "0.5.9")
+    (site_of(source) / "sglang/link.py").symlink_to("same.py")
+    plan = await fleet.plan(source, target, other)
+    kinds = [entry.kind for entry in plan.entries]
+    odd = kinds.index("link") if is_link else len(kinds)
+    real_want, real_fill = remote.want, remote.fill
+
+    async def want(channel: Channel) -> remote.Wanted:
+        told = await real_want(channel)
+        if channel.name == "ct200" and answered == "want":
+            told = msgspec.structs.replace(told, wanted=(*told.wanted, odd))
+        return told
+
+    async def fill(channel: Channel, number: int, progress: Progress) -> remote.Missing:
+        told = await real_fill(channel, number, progress)
+        if channel.name == "ct200" and answered == "fill":
+            told = msgspec.structs.replace(told, missing=(odd,))
+        return told
+
+    monkeypatch.setattr(remote, "want", want)
+    monkeypatch.setattr(remote, "fill", fill)
+    runs = await fleet.copy(plan)
+    assert [run.state for run in runs] == ["unreachable", "done"], runs
+    assert "no file of the plan" in runs[0].detail
+    assert content(other) == content(source)
+    assert left(target) == []
 
 
 async def test_one_target_that_fails_leaves_the_others_alone(fleet: LocalFleet) -> None:

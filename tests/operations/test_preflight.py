@@ -95,7 +95,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("filesystem", "warn", {"filesystem": "nfs4"}, "two renames"),
     ("filesystem", "warn", {"filesystem": "fuse.sshfs"}, "two renames"),
     ("filesystem", "warn", {"filesystem": "overlay"}, "not in one step"),
-    ("filesystem", "warn", {"is_same_filesystem": False}, "two filesystems"),
+    ("filesystem", "fail", {"is_same_filesystem": False}, "two filesystems"),
     ("links", "pass", {"hard_linked": 12}, "12 files with other names"),
     ("space", "fail", {"free": 100}, "make room"),
     ("inodes", "fail", {"free_inodes": 3}, "3 inodes are free"),
@@ -159,10 +159,25 @@ def test_a_source_that_can_not_be_named_whole_is_not_copied() -> None:
     assert checks(followed)["names"].state == "warn"
 
 
+def test_a_source_that_pip_knows_twice_is_not_copied() -> None:
+    twice = ("sglang-0.5.9.dist-info", "sglang-0.5.23.dist-info")
+    found = checks(question(source=look(dist_infos=twice)))["names"]
+    assert found.state == "fail"
+    assert all(name in found.detail for name in twice)
+
+
+def test_an_environment_on_two_filesystems_is_refused_and_not_asked_about() -> None:
+    asked = question(look(is_same_filesystem=False))
+    assert checks(asked)["filesystem"].state == "fail"
+    assert needs(asked) == {}
+
+
 def test_a_source_that_is_being_changed_is_not_copied() -> None:
     assert checks(question(source=look(lock=Holder("kim@laptop", 1.0))))["source"].state == "fail"
     left = Unsettled("copy by kim", "swapping", 1.0, "will be undone")
-    assert checks(question(source=look(unsettled=left)))["source"].state == "warn"
+    found = checks(question(source=look(unsettled=left)))["source"]
+    assert found.state == "fail"
+    assert "settle it first" in found.detail
 
 
 @pytest.mark.parametrize(
@@ -175,7 +190,6 @@ def test_a_source_that_is_being_changed_is_not_copied() -> None:
         ({"units": ("sglang.service",)}, "running", "unit sglang.service"),
         ({"target": look(importers=("process 7 (python)",))}, "running", "process 7"),
         ({"target": look(filesystem="nfs4")}, "warned", "nfs4"),
-        ({"target": look(is_same_filesystem=False)}, "warned", "two filesystems"),
     ],
 )
 def test_what_an_operator_may_decide_needs_a_yes_of_its_own(

@@ -259,7 +259,7 @@ class StubCopies:
         self.refusal = ""
         self.planned: list[tuple[Side, tuple[Side, ...]]] = []
         self.started: list[Consent] = []
-        self.rolled_back: list[tuple[Side, str, Consent]] = []
+        self.rolled_back: list[tuple[Side, str, Consent, Look | None]] = []
         self.cancelled = 0
         self.notices: list[str] = []
         self.next_plan: CopyPlan | None = None
@@ -288,11 +288,11 @@ class StubCopies:
         self.runs = tuple(sending(item.side, 0.1) for item in self.plan_now.targets)
         return ""
 
-    def roll_back(self, side: Side, backup: str, consent: Consent) -> str:
+    def roll_back(self, side: Side, backup: str, consent: Consent, look: Look | None) -> str:
         """Noted; it begins."""
         if self.refusal:
             return self.refusal
-        self.rolled_back.append((side, backup, consent))
+        self.rolled_back.append((side, backup, consent, look))
         self.runs = (TargetRun(side, "claiming", began=WALL),)
         return ""
 

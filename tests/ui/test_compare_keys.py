@@ -304,7 +304,9 @@ async def test_rolling_back_asks_cancel_first_and_then_shows_how_far_it_is() -> 
         assert given.copies.rolled_back == []
         await after(pilot, "enter", "tab", *"ct200", "tab", "tab", "enter")
         wanted = copying.look().backups[1].id
-        assert given.copies.rolled_back == [(TARGET, wanted, Consent(True, typed=frozenset({"ct200"})))]
+        ((*asked, seen),) = given.copies.rolled_back
+        assert asked == [TARGET, wanted, Consent(True, typed=frozenset({"ct200"}))]
+        assert seen == copying.look(), "what was shown"
         text = await after(pilot)
         assert type(app_of(pilot).screen) is CopyScreen
         assert "rolling back to 0.5.9" in text

@@ -29,6 +29,14 @@ def test_a_panel_tells_where_a_package_came_from_and_how_much_changed() -> None:
     assert " ago" not in line_with(text_of(copied(copied=None), 100), "sglang 0.5.11")
 
 
+def test_a_copy_whose_console_was_gone_before_it_was_verified_says_so() -> None:
+    unseen = msgspec.structs.replace(KIM, verified=False)
+    inks = {text: ink for line in drawn(copied(copied=unseen), 100) for text, ink in line}
+    assert inks[", never verified by its console"] == "warn"
+    assert "never verified by its console" in page(copied(copied=unseen))
+    assert "never verified" not in text_of(copied(copied=KIM), 100)
+
+
 @pytest.mark.parametrize("width", [40, 52, 60, 66, 80, 250])
 @pytest.mark.parametrize(
     "came",

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 
-from . import disk, place
+from . import disk, place, processes
 from .place import (
     FOLDER,
     ID,
@@ -147,14 +147,17 @@ def drop(target: Place, number: str) -> None:
 
 
 def prune(target: Place, keep: int, protected: Iterable[str] = ()) -> list[str]:
-    """Remove the oldest beyond `keep`, but none that is in use or protected; their ids. Raises OSError."""
+    """Remove the oldest beyond `keep`, but none that is in use or protected; their ids.
+
+    Raises OSError, and Fault, with nothing removed, when it can't be told what is in use.
+    """
     folder = disk.open_folder("backups", target.fd)
     try:
         old = [item["id"] for item in _infos(folder)][max(0, keep) :]
     finally:
         os.close(folder)
     old = [number for number in old if number not in protected]
-    in_use = users(old)
+    in_use = _users_asked_beside(old)
     gone = [number for number in old if number not in in_use]
     for number in gone:
         drop(target, number)
@@ -169,15 +172,35 @@ def users(numbers: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     if not numbers:
         return found
-    marks = {number: f"/{FOLDER}/backups/{number}/".encode() for number in numbers}
     for pid in os.listdir("/proc"):
-        if not pid.isdigit():
-            continue
-        text = _paths_of(f"/proc/{pid}")
-        for number, mark in marks.items():
-            if number not in found and mark in text:
-                found[number] = f"process {pid} ({_name(pid)})"
+        if pid.isdigit():
+            for number in _used_by(int(pid), numbers):
+                found.setdefault(number, f"process {pid} ({_name(pid)})")
     return found
+
+
+def _users_asked_beside(numbers: list[str]) -> dict[str, int]:
+    """As `users`, the pid of each, by a child: what hangs in a driver would keep the lock. Raises Fault when not all
+    processes could be asked."""
+    found: dict[str, int] = {}
+    if not numbers:
+        return found
+    search = processes.ProcessSearch(lambda pid: _used_by(pid, numbers))
+    try:
+        for pid, used in search.read():
+            found.update(dict.fromkeys(used, pid))
+    finally:
+        search.close()
+    if search.hung:
+        words = f"process {search.hung[0]} does not let itself be looked at"
+        raise Fault(f"it can't be told whether one is in use: {words}")
+    return found
+
+
+def _used_by(pid: int, numbers: list[str]) -> list[str]:
+    """Which of the backups a process has files of open or mapped."""
+    text = _paths_of(f"/proc/{pid}")
+    return [number for number in numbers if f"/{FOLDER}/backups/{number}/".encode() in text]
 
 
 def _paths_of(folder: str) -> bytes:

@@ -59,7 +59,9 @@ class Deal:
         self.site, self.package, self.new_in = site, package, new_in
         self.stage_name = f"stage-{number}"
         self.is_swapped = False
-        """Whether the new tree is in place and was proved there."""
+        """Whether the new tree is in place, was proved there, and nobody has begun to undo it."""
+        self.is_verified = False
+        """Whether the console has looked at it there, and keeps it."""
         self._fds: list[int] = []
         try:
             site_fd = self._open(os.open(site, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
@@ -80,7 +82,9 @@ class Deal:
     ) -> None:
         """Lay ready what tells of the new tree and of the backup, and have the journal say what comes."""
         write_json(self.stage, MANIFEST, {"entries": manifest})
-        write_json(self.stage, PROVENANCE, provenance)
+        # Whether it was verified once tells nothing of where it is laid now.
+        about = None if provenance is None else {k: v for k, v in provenance.items() if k != "verified"}
+        write_json(self.stage, PROVENANCE, about)
         write_json(self.stage, OLD_MANIFEST, {"entries": old})
         write_json(self.stage, OLD_INFO, info)
         disk.sync_folder(self.home_old)
@@ -114,6 +118,7 @@ class Deal:
     def keep(self, note: str = "") -> None:
         """What was swapped stays."""
         place = self.place
+        self._tell_verified()
         if disk.inode_at(self.stage, MANIFEST):
             # The manifest last: with it gone from the stage, all of this was done.
             for name in (PROVENANCE, MANIFEST):
@@ -126,7 +131,11 @@ class Deal:
         self.close()
 
     def undo(self, note: str = "") -> None:
-        """Back to the old tree; nothing of the new one stays, but a backup that it came from."""
+        """Back to the old tree; nothing of the new one stays, but a backup that it came from.
+
+        There is no way back from here: what fails in the middle is undone by whoever goes on.
+        """
+        self.is_swapped = False
         # On a full disk it is undone all the same: what lies where tells as much to whoever goes on.
         with contextlib.suppress(OSError):
             self.journal.write("undoing", note=note)
@@ -152,6 +161,7 @@ class Deal:
 
     def abandon(self, note: str) -> None:
         """Somebody else put another package there: it stays, and the old one is kept as a backup if we have it."""
+        self.is_swapped = False
         self.swap.gather()
         if any(item.old and disk.inode_at(self.home_old, item.name) for item in self.swap.items):
             backups.seal(self.home_old, read_json(self.stage, OLD_INFO), self._old_manifest(), self._names())
@@ -186,6 +196,12 @@ class Deal:
             disk.remove(self.place.fd, name)
             disk.rename(self.stage, name, self.place.fd, name)
 
+    def _tell_verified(self) -> None:
+        """Have the provenance say so when nobody looked at the package in its place."""
+        provenance = None if self.is_verified else read_json(self.stage, PROVENANCE)
+        if isinstance(provenance, dict):
+            write_json(self.stage, PROVENANCE, {**provenance, "verified": False})
+
     def _names(self) -> list[str]:
         return [item.name for item in self.swap.items]
 
@@ -211,6 +227,8 @@ class Deal:
         if wrong:
             return [check("place", "fail", f"{first_few(wrong)} in {self.site} is not what was put there")]
         item = self.swap.items[0]
+        if not item.new and self.new_in == self.stage_name:
+            return [check("place", "fail", f"no {self.package} was staged: something removed it")]
         if not item.new:
             return [check("place", "pass", f"no {self.package} in {self.site}, as before the copy")]
         expected = f"{self.site}/{self.package}/__init__.py"
@@ -244,6 +262,14 @@ class Deal:
             return disk.hash_of(fd)[0] == str(line[6])
         finally:
             os.close(fd)
+
+
+def check_there(new: dict[str, int], where: str) -> None:
+    """Raises Fault when what should be put in place is gone: the package would only be taken away."""
+    gone = [name for name, inode in new.items() if not inode]
+    if gone:
+        words = "somebody removed it; nothing was changed, copy again"
+        raise Fault(f"{first_few(gone)} is gone from {where}: {words}")
 
 
 def _samples(lines: list[list[Any]]) -> list[list[Any]]:

@@ -104,7 +104,10 @@ def open_folder(path: str, folder: int | None = None) -> int:
 
 
 def remove(folder: int, name: str) -> None:
-    """Remove a file, a link or a whole folder, following nothing; what is not there is removed. Raises OSError."""
+    """Remove a file, a link or a whole folder, however deep, following nothing; what is not there is removed.
+
+    Raises OSError.
+    """
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
@@ -116,20 +119,59 @@ def remove(folder: int, name: str) -> None:
             raise
     else:
         return
-    inside = _open_to_remove(folder, name)
-    try:
-        with os.scandir(inside) as entries:
-            names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        for child, is_folder in names:
-            if is_folder:
-                remove(inside, child)
-            else:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(child, dir_fd=inside)
-    finally:
-        os.close(inside)
+    _empty(_open_to_remove(folder, name))
     with contextlib.suppress(FileNotFoundError):
         os.rmdir(name, dir_fd=folder)
+
+
+def _empty(here: int) -> None:
+    """Remove all that is in a folder, and close it. One descriptor and no recursion: a tree may be deeper than both."""
+    way = [(_identity(here), _remove_files(here))]
+    """Of each folder from the first one to `here`: what it is, and the folders in it."""
+    try:
+        while True:
+            waiting = way[-1][1]
+            if waiting:
+                try:
+                    inside = _open_to_remove(here, waiting[-1])
+                except FileNotFoundError:
+                    waiting.pop()
+                    continue
+                here = _instead_of(here, inside)
+                way.append((_identity(here), _remove_files(here)))
+                continue
+            way.pop()
+            if not way:
+                return
+            here = _instead_of(here, os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here))
+            identity, waiting = way[-1]
+            if _identity(here) != identity:
+                raise OSError(errno.ESTALE, "moved by somebody else while it was removed", waiting[-1])
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(waiting.pop(), dir_fd=here)
+    finally:
+        os.close(here)
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    seen = os.fstat(folder)
+    return seen.st_dev, seen.st_ino
+
+
+def _instead_of(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def _remove_files(folder: int) -> list[str]:
+    """Remove what is no folder; the names of the folders."""
+    with os.scandir(folder) as entries:
+        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in names:
+        if not is_folder:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+    return [name for name, is_folder in names if is_folder]
 
 
 def _is_folder(folder: int, name: str) -> bool:

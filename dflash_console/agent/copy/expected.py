@@ -6,7 +6,7 @@ import os
 import re
 
 from ..venvs.distributions import INFO, normalise
-from .place import Fault
+from .place import MOST_PARTS, Fault
 
 __all__ = ["EMPTY", "MOST_FILES", "Expected"]
 
@@ -126,6 +126,8 @@ class Expected:
             raise Fault(f"{_quoted(path)} can't be a file name here") from None
         if len(data) > PATH_LIMIT or any(len(os.fsencode(name)) > NAME_LIMIT for name in names):
             raise Fault(f"{_quoted(path)} is too long")
+        if path.count("/") >= MOST_PARTS:
+            raise Fault(f"{_quoted(path)} is nested more than {MOST_PARTS} folders deep")
         for name in names:
             if name in ("", ".", "..") or name == "__pycache__" or not name.isprintable():
                 raise Fault(f"{_quoted(path)}: no path that a package may hold")

@@ -32,14 +32,15 @@ class Spot:
             raise Fault(f"{found.origin} is a single file: it would stay beside a copied package")
         self.site = ground.home if ground.home in self.sites else self.sites[0]
         self.python = ground.python()
-        self._check_mounts()
+        self.check_mounts()
 
     def origin(self) -> str:
         """Where an import of the package would come from now; empty for nowhere."""
         found = Ground(self.venv, self.package).found
         return str(found.origin or "") if found is not None else ""
 
-    def _check_mounts(self) -> None:
+    def check_mounts(self) -> None:
+        """Raises Fault where a mount keeps the package from being replaced."""
         mounts = read_mounts()
         real = f"{os.path.realpath(self.site)}/{self.package}"
         for mount, _ in mounts:

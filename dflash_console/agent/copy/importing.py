@@ -15,7 +15,7 @@ __all__ = ["OPTIONS", "Importing", "environment", "told"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
     from ..child import Channel
     from ..verify.question import Reply
@@ -54,9 +54,13 @@ class Importing:
         if warm is None or warm.folder != folder or not warm.ask(self._modules, self._limit):
             self._ask_fresh()
 
-    def finish(self) -> dict[str, Any]:
-        """The check, as soon as there is an answer or the time is over. Forks, unless `start` did."""
+    def finish(self, mind: Callable[[], object] = lambda: None) -> dict[str, Any]:
+        """The check, as soon as there is an answer or the time is over. Forks, unless `start` did.
+
+        `mind` is called meanwhile, and may raise.
+        """
         while True:
+            mind()
             gone = time.monotonic() - self._began
             if gone > self._limit + SPARE:
                 self.stop()

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 FOLDER = ".dflash-console"
 LOCK = "lock"
 PROVENANCE, MANIFEST = "provenance.json", "manifest.json"
+MOST_PARTS = 64
+"""Names in a path: a deeper tree is no package, and would be more than a walk has descriptors for."""
 SMALL = 1 << 16
 """Bytes of a lock, an info.json or a provenance.json."""
 MANIFEST_LIMIT = 64 << 20
@@ -294,7 +296,8 @@ def provenance_of(value: object) -> dict[str, Any] | None:
     at, files = value.get("at"), value.get("files")
     if not is_time(at) or not is_count(files):
         return None
-    return {**{key: value[key][:4096] for key in texts}, "at": at, "files": files}
+    told = {**{key: value[key][:4096] for key in texts}, "at": at, "files": files}
+    return {**told, "verified": False} if value.get("verified") is False else told
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ class ProcessSearch:
 
     def __init__(self, question: Callable[[int], Any]) -> None:
         self.hung: list[int] = []
-        """Those that did not let themselves be looked at."""
+        """Those that did not let themselves be looked at; with none, all were asked once it was read."""
         self._question = question
         self._answers: list[tuple[int, Any]] = []
         self._until = time.monotonic() + LONGEST

@@ -17,7 +17,7 @@ from hashlib import sha256
 
 from ..child import OneShot
 from . import disk
-from .digests import FILE_COST, LITTLE, MOST_CHILDREN, digests
+from .digests import FILE_COST, LITTLE, MOST_CHILDREN, STALL, digests
 from .hashing import COARSE, FINE
 from .place import Fault, fault, step, write_all
 from .receive import create
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _FICLONE = 0x40049409
 TURN = 0.05
+WORD = 1.0
+"""Seconds between two words of a child."""
 ENDING = 10.0
 """Seconds within which a killed child is gone, if the disk lives."""
 
@@ -58,9 +60,9 @@ class Reuse:
             self._crew = _Children(where, expected, receiver.modes, shares(indexes, expected, count))
         self._expected = expected
 
-    def wait(self) -> None:
-        """Until all are there. Raises Fault when the disk fails."""
-        for index, seen in self._crew.wait():
+    def wait(self, mind: Callable[[], object] = lambda: None) -> None:
+        """Until all are there; `mind` is called meanwhile and may raise. Raises Fault when the disk fails."""
+        for index, seen in self._crew.wait(mind):
             if seen is None:
                 self.different.append(index)
             elif seen:
@@ -83,9 +85,17 @@ def shares(indexes: list[int], expected: Expected, count: int) -> list[list[int]
 
 
 class Bringer:
-    """Brings one file after the other."""
+    """Brings one file after the other. `told` is called with every piece of one."""
 
-    def __init__(self, site: int, stage: int, expected: Expected, modes: Modes) -> None:
+    def __init__(
+        self,
+        site: int,
+        stage: int,
+        expected: Expected,
+        modes: Modes,
+        told: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._told = told
         self._site, self._stage = site, stage
         self.expected, self._modes = expected, modes
         self._can_clone = True
@@ -128,6 +138,7 @@ class Bringer:
             count = os.readv(source, [self._buffer])
             hashed.update(view[:count])
             done += count
+            self._told()
             if count and not is_cloned:
                 write_all(target, view[:count])
             if not count or (done == size and count < len(view)):
@@ -153,9 +164,11 @@ class _Thread:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def wait(self) -> list[tuple[int, list[int] | None]]:
+    def wait(self, mind: Callable[[], object]) -> list[tuple[int, list[int] | None]]:
         """What was found since the last call. Raises Fault."""
-        self._thread.join()
+        while self._thread.is_alive():
+            self._thread.join(TURN)
+            mind()
         if self._problem is not None:
             raise self._problem
         found, self._found = self._found, []
@@ -178,22 +191,30 @@ class _Thread:
 
 
 class _Children:
-    """One for each share; each tells everything at its end, when nobody has to listen before."""
+    """One for each share; each tells everything at its end, and before that only that it is alive: nobody has to
+    listen."""
 
     def __init__(self, where: list[str], expected: Expected, modes: Modes, shares: list[list[int]]) -> None:
         self._shots = [OneShot(float("inf")) for _ in shares]
         for shot, share in zip(self._shots, shares):
             shot.start(_child(where, expected, modes, share), time.monotonic())
 
-    def wait(self) -> list[tuple[int, list[int] | None]]:
-        """What was found since the last call. Raises Fault."""
+    def wait(self, mind: Callable[[], object]) -> list[tuple[int, list[int] | None]]:
+        """What was found since the last call. Raises Fault, also when none of them says a word for long."""
         found: list[tuple[int, list[int] | None]] = []
         running, self._shots = self._shots, []
+        heard = time.monotonic()
         try:
             while any(shot.is_busy for shot in running):
                 fds = [fd for shot in running for fd in shot.fds()]
                 ready = set(select.select(fds, [], [], TURN)[0]) if fds else set()
                 now = time.monotonic()
+                if ready:
+                    heard = now
+                elif now > heard + STALL:
+                    words = f"no answer for {STALL:g} s, its filesystem may be dead"
+                    raise Fault(f"unchanged files can't be copied into the stage: {words}")
+                mind()
                 for shot in running:
                     outcome = shot.ready(now) if ready.intersection(shot.fds()) else shot.tick(now)
                     if outcome is not None:
@@ -216,7 +237,15 @@ class _Children:
 def _child(where: list[str], expected: Expected, modes: Modes, share: list[int]) -> Callable[[Channel], None]:
     def work(channel: Channel) -> None:
         folders = [os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for path in where]
-        bringer = Bringer(folders[0], folders[1], expected, modes)
+        due = time.monotonic() + WORD
+
+        def tell() -> None:
+            nonlocal due
+            if time.monotonic() > due:
+                channel.send({})
+                due = time.monotonic() + WORD
+
+        bringer = Bringer(folders[0], folders[1], expected, modes, tell)
         rows: list[tuple[int, list[int] | None]] = []
         for index in share:
             try:
@@ -230,7 +259,7 @@ def _child(where: list[str], expected: Expected, modes: Modes, share: list[int])
 
 
 def _told(outcome: Outcome) -> list[tuple[int, list[int] | None]]:
-    value = outcome.values[0] if outcome.values else {}
+    value = outcome.values[-1] if outcome.values else {}
     if "rows" in value:
         return [(index, seen) for index, seen in value["rows"]]
     why = (

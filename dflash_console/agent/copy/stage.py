@@ -33,13 +33,21 @@ if TYPE_CHECKING:
 class Stage:
     """The folder `stage-<id>`. Raises Fault."""
 
-    def __init__(self, place: Place, name: str, expected: Expected, pattern: Pattern, site: int) -> None:
+    def __init__(
+        self,
+        place: Place,
+        name: str,
+        expected: Expected,
+        pattern: Pattern,
+        site: int,
+        mind: Callable[[], object] = lambda: None,
+    ) -> None:
         self.place, self.name = place, name
         self.path = f"{place.path}/{name}"
         self.expected, self.pattern = expected, pattern
         self.entries: list[list[Any]] = []
         """As in a manifest, once it was checked."""
-        self._site = site
+        self._site, self._mind = site, mind
         self._reuse: Reuse | None = None
         self._lines: dict[str, list[Any]] = {}
         self._flushing: threading.Thread | None = None
@@ -76,7 +84,7 @@ class Stage:
     def missing(self) -> list[int]:
         """What is not there yet, once all that is reused has been brought."""
         if self._reuse is not None:
-            self._reuse.wait()
+            self._reuse.wait(self._mind)
             self.receiver.wanted.update(self._reuse.different)
             self._reuse.different = []
         return sorted(self.receiver.wanted)
@@ -155,7 +163,7 @@ class Stage:
                 problems,
             ),
             check("synced", "pass", f"on the disk after {synced - began:.1f} s"),
-            importing.finish(),
+            importing.finish(self._mind),
         ]
 
     def _flush(self, *_: int) -> None:
@@ -169,6 +177,7 @@ class Stage:
         if self._flushing is None:
             self._flushing = threading.Thread(target=sync, daemon=True)
             self._flushing.start()
+        self._mind()
 
     def _make_links(self) -> None:
         for index in sorted(self.expected.links):

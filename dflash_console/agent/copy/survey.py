@@ -9,8 +9,9 @@ import stat
 
 from . import disk
 from .digests import digests
+from .place import MOST_PARTS, Fault
 
-__all__ = ["line_of", "survey"]
+__all__ = ["has_same_content", "is_same", "line_of", "listed", "survey"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,13 +27,42 @@ def line_of(path: str, seen: os.stat_result, content: str) -> list[Any]:
 
 
 def survey(folder: int, tops: Iterable[str], known: Iterable[list[Any]] = ()) -> list[list[Any]]:
-    """All files below the named things in a folder, links as links, without bytecode. Raises OSError.
+    """All files below the named things in a folder, links as links, without bytecode. Raises OSError, and Fault where
+    folders are nested without end.
 
     Pipes, devices and sockets are left out.
     """
     before = {line[0]: line for line in known}
-    lines: list[list[Any]] = []
+    lines = listed(folder, tops)
     to_hash: list[list[Any]] = []
+    for line in lines:
+        same = before.get(line[0])
+        if same is not None and same[1:6] == line[1:6]:
+            line[6] = same[6]
+        elif stat.S_ISREG(line[2]):
+            to_hash.append(line)
+    _hash_all(folder, to_hash)
+    return lines
+
+
+def is_same(one: list[list[Any]], other: list[list[Any]]) -> bool:
+    """Whether no file of a listing is another one, by what `listed` tells. Not by the time of change: a new hard link
+    elsewhere sets that."""
+
+    def marks(lines: list[list[Any]]) -> list[list[Any]]:
+        return [[*line[:4], line[5]] for line in lines]
+
+    return marks(one) == marks(other)
+
+
+def has_same_content(one: list[list[Any]], other: list[list[Any]]) -> bool:
+    """Whether two lists have the same files with the same hashes, wherever and whenever they were laid."""
+    return {line[0]: line[6] for line in one} == {line[0]: line[6] for line in other}
+
+
+def listed(folder: int, tops: Iterable[str]) -> list[list[Any]]:
+    """As `survey`, with nothing read: a file's hash is empty."""
+    lines: list[list[Any]] = []
     for top in tops:
         try:
             seen = os.stat(top, dir_fd=folder, follow_symlinks=False)
@@ -46,18 +76,15 @@ def survey(folder: int, tops: Iterable[str], known: Iterable[list[Any]] = ()) ->
                 os.close(inside)
         else:
             _add(folder, top, top, seen, lines)
-    for line in lines:
-        same = before.get(line[0])
-        if same is not None and same[1:6] == line[1:6]:
-            line[6] = same[6]
-        elif stat.S_ISREG(line[2]):
-            to_hash.append(line)
-    _hash_all(folder, to_hash)
     lines.sort()
     return lines
 
 
 def _walk(folder: int, prefix: str, lines: list[list[Any]]) -> None:
+    if prefix.count("/") >= MOST_PARTS:
+        raise Fault(
+            f"{prefix[:200]!a} is nested more than {MOST_PARTS} folders deep: remove it, then copy again"
+        )
     with os.scandir(folder) as entries:
         found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
     for name, seen in found:

@@ -28,9 +28,9 @@ from .ground import Spot, infos_in
 from .importing import Importing
 from .journal import Journal
 from .pattern import pattern_of
-from .place import Fault, Place, fault, new_id, read_provenance, step
+from .place import Fault, Place, fault, new_id, read_manifest, read_provenance, step
 from .stage import Stage
-from .survey import survey
+from .survey import has_same_content, is_same, listed, survey
 from .swap import Item, signals_held_back
 from .warming import Warm
 
@@ -42,10 +42,12 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """Holds the lock from `claim` to `release` or `close`."""
+    """Holds the lock from `claim` to `release` or `close`. `mind` is called while a child is waited for, and may
+    raise."""
 
-    def __init__(self, venv: str, package: str) -> None:
+    def __init__(self, venv: str, package: str, mind: Callable[[], object] = lambda: None) -> None:
         self._venv, self._package = venv, package
+        self._mind = mind
         self._place: Place | None = None
         self._spot: Spot | None = None
         self._number = ""
@@ -57,7 +59,12 @@ class Target:
         self._site = -1
         self._is_fit = False
         """Whether the stage was checked and all was well."""
+        self._claimed: list[list[Any]] = []
+        """What lay there when the lock was taken, by stat."""
         self._old: list[list[Any]] = []
+        """The same with its hashes, as it was when the stage was checked."""
+        self._provenance: dict[str, Any] | None = None
+        """Of `_old`."""
         self._look: dict[str, Any] = {}
         self._claim: dict[str, Any] = {}
         self._keep = 5
@@ -90,6 +97,9 @@ class Target:
                 self.close()
                 return {"locked": held}
             recovered = recover.recover(place, spot)
+            self._site = os.open(spot.site, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            # Before the look: then its version and tree are those of what is found the same later.
+            self._claimed = listed(self._site, self._tops(spot))
             self._look = look()
             now = str(self._look.get("stamp") or "")
             if stamp and now != stamp:
@@ -99,7 +109,6 @@ class Target:
             self._number = new_id()
             self._journal = Journal(place.fd, self._number, by=by, what=what, **{"from": origin})
             self._journal.write("claimed")
-            self._site = os.open(spot.site, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             self.close()
             raise fault(error, f"{spot.venv} can't be copied to") from None
@@ -131,7 +140,7 @@ class Target:
             pattern = pattern_of(self._site, self._package)
         except OSError as error:
             raise fault(error, f"{spot.site} can't be read") from None
-        self._stage = Stage(place, f"stage-{self._number}", self._expected, pattern, self._site)
+        self._stage = Stage(place, f"stage-{self._number}", self._expected, pattern, self._site, self._mind)
         self._warm = Warm(spot.python, self._package, self._stage.path)
         return self._stage.fill_from(known)
 
@@ -160,7 +169,10 @@ class Target:
         return {"missing": stage.missing()}
 
     def check(self, modules: list[list[str]], limit: float) -> dict[str, Any]:
-        """{"checks": [Check...]} of the stage, `limit` seconds for the import check. Any fail: `swap` refuses."""
+        """{"checks": [Check...]} of the stage, `limit` seconds for the import check. Any fail: `swap` refuses.
+
+        Raises Fault when the package is not what it was at `claim`.
+        """
         _, spot, journal = self._held()
         stage = self._staged()
         self._is_fit = False
@@ -182,7 +194,10 @@ class Target:
         stage = self._staged()
         if not self._is_fit or self._deal is not None:
             raise Fault("the stage was not checked, or is swapped in already")
+        # Whatever comes of it: of this stage nobody knows any more whether it is whole.
+        self._is_fit = False
         new = {name: disk.inode_at(stage.fd, name) for name in self._expected.tops}
+        deal.check_there(new, stage.path)
         claim = self._claim
         provenance = {
             "from_host": str(claim["origin"].get("host", "")),
@@ -207,18 +222,19 @@ class Target:
             info, names, lines = backups.proved(place, backup)
         checks = [check("backup", "pass", f"{info['id']}: all {len(lines):,} files as they were")]
         folder = f"backups/{info['id']}"
-        if self._package in names:
-            importing = Importing(spot.python, self._package, modules or [], limit)
-            try:
+        importing = Importing(spot.python, self._package, modules or [], limit)
+        try:
+            if self._package in names:
                 importing.start(f"{place.path}/{folder}")
-                with self._speaking(f"{spot.site} can't be read"):
-                    self._survey_old()
-                checks.append(importing.finish())
-            finally:
-                importing.stop()
-            if checks[-1]["state"] == "fail":
-                words = f"nothing was changed: backup {info['id']} does not import: {checks[-1]['detail']}"
-                return {"swap": "", "checks": checks, "is_undone": True, "detail": words}
+            with self._speaking(f"{spot.site} can't be read"):
+                self._survey_old()
+            if self._package in names:
+                checks.append(importing.finish(self._mind))
+        finally:
+            importing.stop()
+        if checks[-1]["state"] == "fail":
+            words = f"nothing was changed: backup {info['id']} does not import: {checks[-1]['detail']}"
+            return {"swap": "", "checks": checks, "is_undone": True, "detail": words}
         with self._speaking(f"{place.path} can't be written"):
             step("mkdir stage")
             os.mkdir(f"stage-{self._number}", 0o700, dir_fd=place.fd)
@@ -227,6 +243,7 @@ class Target:
                 new = {name: disk.inode_at(home, name) for name in names}
             finally:
                 os.close(home)
+            deal.check_there(new, f"{place.path}/{folder}")
             swapped = self._swap(folder, new, lines, info["provenance"], "rollback")
         return {**swapped, "checks": checks + swapped["checks"]}
 
@@ -242,10 +259,13 @@ class Target:
                 self._deal = None
                 return {"undone": True, "detail": f"{words}: {note}" if note else words}
             number = self._deal.number
+            self._deal.is_verified = True
             self._deal.keep(note)
             self._deal = None
         try:
             gone = backups.prune(place, self._keep, [number])
+        except Fault as problem:
+            return {"undone": False, "detail": f"no old backups were removed: {problem}"}
         except OSError as error:
             return {"undone": False, "detail": f"old backups can't be removed: {error.strerror}"}
         return {"undone": False, "detail": f"old backups removed: {', '.join(gone)}" if gone else ""}
@@ -260,7 +280,7 @@ class Target:
 
     def close(self) -> None:
         """As `release`, raising nothing: the console is gone."""
-        with contextlib.suppress(Fault, OSError):
+        with contextlib.suppress(Exception):
             self.release()
 
     # ---- behind the requests
@@ -283,10 +303,22 @@ class Target:
             raise fault(error, doing) from None
 
     def _survey_old(self) -> None:
-        """List what will be replaced, with its hashes: for the backup's manifest."""
+        """List what will be replaced, with its hashes, for the backup. Raises Fault when it changed since `claim`."""
         _, spot, _ = self._held()
         known = self._stage.reused if self._stage is not None else []
-        self._old = survey(self._site, [self._package, *infos_in(spot.site, self._package)], known)
+        self._old = survey(self._site, self._tops(spot), known)
+        self._check_same(self._old)
+        # What pip has laid over a copy since did not come from where the copy did.
+        is_copied = has_same_content(read_manifest(spot.venv), self._old)
+        self._provenance = read_provenance(spot.venv) if is_copied else None
+
+    def _tops(self, spot: Spot) -> list[str]:
+        return [self._package, *infos_in(spot.site, self._package)]
+
+    def _check_same(self, now: list[list[Any]]) -> None:
+        if not is_same(self._claimed, now):
+            _, spot, _ = self._held()
+            raise Fault(f"{self._package} in {spot.site} was changed while it was copied: plan again")
 
     def _swap(
         self,
@@ -306,10 +338,12 @@ class Target:
             "version": str(self._look.get("version") or "") if any(item.old for item in items) else "",
             "reason": reason,
             "tree": str(self._look.get("tree") or ""),
-            "provenance": read_provenance(spot.venv),
+            "provenance": self._provenance,
         }
         with signals_held_back():
             try:
+                spot.check_mounts()
+                self._check_same(listed(self._site, self._tops(spot)))
                 made.prepare(lines, provenance, info, self._old)
                 checks = made.complete(spot.origin)
                 failed = [item["detail"] for item in checks if item["state"] == "fail"]
@@ -341,7 +375,7 @@ class Target:
         with signals_held_back():
             if made is not None and made.is_swapped:
                 made.keep("the console was gone before it had settled it")
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(Fault, OSError):
                     backups.prune(self._place, self._keep, [number])
             elif made is not None:
                 made.take_back("it was cut short")

@@ -32,7 +32,7 @@ class TargetRequests:
         from .target import Target
 
         venv, package = str(message["venv"]), str(message["package"])
-        target = Target(venv, package)
+        target = Target(venv, package, self._pipe.mind)
 
         def look_again() -> dict[str, Any]:
             self._seen = look(venv, package, self._pipe, seen)

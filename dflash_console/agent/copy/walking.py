@@ -11,7 +11,7 @@ import os
 import stat
 
 from ..verify.checks import one_line
-from .place import Fault
+from .place import MOST_PARTS, Fault
 
 __all__ = ["MOST_FILES", "Item", "Walk", "is_fit", "walk"]
 
@@ -171,6 +171,9 @@ def _take(found: Walk, folder: _Folder, name: bytes, entry: os.DirEntry[str], wa
         return
     if len(path) > PATH_LIMIT:
         found.note_strange(path[:200], "its path is too long")
+        return
+    if path.count(b"/") >= MOST_PARTS:
+        found.note_strange(path[:200], f"nested more than {MOST_PARTS} folders deep")
         return
     try:
         status = entry.stat(follow_symlinks=False)

@@ -81,6 +81,7 @@ def _copied(text: str) -> dict[str, Any]:
     }
     at = _time(told, "at")
     copied["at"] = missing("error", "provenance.json does not tell") if at is None else at
+    copied["verified"] = told.get("verified") is not False
     return copied
 
 

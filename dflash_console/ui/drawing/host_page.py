@@ -155,7 +155,7 @@ def _copied(copied: Copied, width: int, at: float) -> list[Line]:
     lines = long_pair("copied", text, width, ink, 5)
     for part, ink in changed:
         lines += long_pair("", part.lstrip(", "), width, ink, 5)
-    if isinstance(copied.changed, Missing) and not changed:
+    if isinstance(copied.changed, Missing) and not isinstance(copied.at, Missing):
         lines += long_pair("", f"changes since: {missing_text(copied.changed)}", width, "faint", 5)
     return lines
 

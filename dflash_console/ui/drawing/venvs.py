@@ -116,6 +116,8 @@ def copied_words(copied: Copied, at: float) -> list[Piece]:
     if isinstance(copied.at, Missing):
         return [(source, "dim"), (f", {missing_text(copied.at)}", "warn")]
     pieces: list[Piece] = [(f"{source}, {ago(at - copied.at)}", "dim")]
+    if not copied.verified:
+        pieces.append((", never verified by its console", "warn"))
     if isinstance(copied.changed, int) and copied.changed:
         pieces.append((f", {plural(copied.changed, 'file')} changed since", "warn"))
     return pieces

@@ -23,7 +23,7 @@ class FakeImporting:
     def start(self, folder: str) -> None:
         self.folder = folder
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, *_: object) -> dict[str, Any]:
         return {"name": "import", "state": "pass", "detail": "", "evidence": []}
 
     def stop(self) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dflash_console.agent.copy import backups, place
+from dflash_console.agent.child import OneShot
+from dflash_console.agent.copy import backups, place, processes
 from dflash_console.agent.copy.place import FOLDER, Fault, Place
 from dflash_console.agent.copy.target import Target
 from tests.agent.copy.flow import BY, ORIGIN, copy, lay_small, state_of, whole
@@ -228,21 +230,64 @@ def test_a_backup_in_use_is_told_and_not_pruned(
 ) -> None:
     path, before, _ = copied
     file = path / "sglang/same.py"
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ):
-        who = f"process {os.getpid()} ("
-        sleeper = None
-        if how == "mapped":
-            opened.close()
-        elif how == "working directory":
-            sleeper = subprocess.Popen(["cat"], stdin=subprocess.PIPE, cwd=path / "sglang", close_fds=True)
-        assert any(who in item["in_use"] or "(cat)" in item["in_use"] for item in backups.listing(str(venv)))
-        copy(venv, lay_small(tmp_path / "newer", "0.5.24"), keep_backups=1)
+    work = {
+        "open": f"held = open({str(file)!r})",
+        "mapped": f"import mmap; f = open({str(file)!r}, 'rb'); held = mmap.mmap(f.fileno(), 0, prot=1); f.close()",
+        "working directory": f"import os; os.chdir({str(path / 'sglang')!r})",
+    }[how]
+    code = f"{work}; print('there', flush=True); input()"
+    user = subprocess.Popen(
+        [sys.executable, "-I", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with user:
+        assert user.stdout is not None
+        assert user.stdout.readline() == "there\n"
+        assert any(f"process {user.pid} (" in item["in_use"] for item in backups.listing(str(venv)))
+        _, answer = copy(venv, lay_small(tmp_path / "newer", "0.5.24"), keep_backups=1)
+        assert answer["detail"] == ""
         assert state_of(path) == before
-        if sleeper is not None:
-            sleeper.communicate(timeout=30)
+        user.communicate("\n", timeout=30)
     assert all(item["in_use"] == "" for item in backups.listing(str(venv)))
     copy(venv, lay_small(tmp_path / "newest", "0.5.25"), keep_backups=1)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("how", ["one hangs", "it takes too long", "no child"])
+def test_nothing_is_pruned_when_not_every_process_can_be_asked(
+    venv: Path, copied: Copied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    path, before, _ = copied
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    asked = backups._paths_of
+    own = os.getpid()
+
+    def paths_of(folder: str) -> bytes:
+        assert os.getpid() != own, "asked by the one who holds the lock"
+        if folder == f"/proc/{child.pid}":
+            signal.pause()
+        return asked(folder)
+
+    def start(*_: object) -> None:
+        raise OSError(11, os.strerror(11))
+
+    monkeypatch.setattr(backups, "_paths_of", paths_of)
+    monkeypatch.setattr(processes, "PATIENCE", 0.3)
+    if how == "it takes too long":
+        monkeypatch.setattr(processes, "LONGEST", 0.0)
+    if how == "no child":
+        monkeypatch.setattr(OneShot, "start", start)
+    try:
+        _, answer = copy(venv, lay_small(tmp_path / "newer", "0.5.24"), keep_backups=1)
+    finally:
+        child.communicate(timeout=30)
+    words = {
+        "one hangs": f"no old backups were removed: it can't be told whether one is in use: process {child.pid} ",
+        "it takes too long": "no old backups were removed: it can't be told whether one is in use: process ",
+        "no child": "old backups can't be removed",
+    }[how]
+    assert words in answer["detail"]
+    assert answer["undone"] is False
+    assert state_of(path) == before
 
 
 def test_a_backup_that_was_half_removed_is_swept_away(venv: Path, site: Path, copied: Copied) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from dflash_console.agent.copy import digests, disk
+from dflash_console.agent.copy.place import Fault
 from dflash_console.agent.copy.survey import survey
+from dflash_console.agent.copy.walking import walk
 
 
 @pytest.fixture
@@ -56,6 +58,46 @@ def test_a_survey_does_not_believe_what_was_read_of_another_file(
     expected = {path: digest for path, digest in hashes(tmp_path).items() if path.startswith("package/")}
     monkeypatch.setattr(disk, "path_of", lambda _: str(other))
     assert {line[0]: line[6] for line in survey(folder, ["package"])} == expected
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[int]:
+    """A folder with a tree that is deeper than a process may call or open."""
+    here = first = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1400):
+        os.mkdir("a", dir_fd=here)
+        os.symlink("/etc", "link", dir_fd=here)
+        os.close(os.open("x.py", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+        inside = disk.open_folder("a", here)
+        if here != first:
+            os.close(here)
+        here = inside
+    os.fchmod(here, 0o500)
+    os.close(here)
+    yield first
+    disk.remove(first, "a")
+    os.close(first)
+
+
+def test_a_tree_of_any_depth_is_removed_and_nothing_beside_it(deep: int, tmp_path: Path) -> None:
+    disk.remove(deep, "a")
+    assert sorted(os.listdir(tmp_path)) == ["link", "x.py"]
+    assert os.path.exists("/etc/passwd")
+
+
+def test_a_wide_tree_is_removed(folder: int, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"package/part{number}/empty/empty").mkdir(parents=True)
+    disk.remove(folder, "package")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_tree_that_is_too_deep_is_told_of_and_not_surveyed(deep: int, tmp_path: Path) -> None:
+    with pytest.raises(Fault, match="nested more than 64 folders deep"):
+        survey(deep, ["a"])
+    found = walk(str(tmp_path), ["a"])
+    assert max(item.path.count("/") for item in found.items) == 63
+    assert any("nested more than 64 folders deep" in words for words in found.strange)
 
 
 def test_a_folder_that_is_elsewhere_by_now_has_its_new_path(folder: int, tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def taken(*entries: object) -> Expected:
         "sglang/a\udce9.py",
         "sglang/" + "a" * 256,
         "sglang/" + "a/" * 1600 + "x.py",
+        "sglang/" + "a/" * 63 + "x.py",
         7,
         None,
     ],
@@ -155,6 +156,17 @@ def test_a_tree_without_the_package_itself_is_refused() -> None:
     expected.add([file("sglang/x.py"), file("sglang-0.5.9.dist-info/RECORD")])
     with pytest.raises(Fault, match=r"no sglang/__init__\.py"):
         expected.finish()
+
+
+def test_a_tree_of_as_many_folders_as_a_path_may_have_is_taken_and_one_more_is_not() -> None:
+    expected, path = Expected("sglang"), "sglang"
+    for _ in range(62):
+        path += "/a"
+        expected.add([file(f"{path}/x.py")])
+    # Its folder is known, so that the path is not looked at wholly.
+    expected.add([file(f"{path}/y.py")])
+    with pytest.raises(Fault, match="nested more than 64"):
+        expected.add([file(f"{path}/a/x.py")])
 
 
 def test_the_dist_info_may_come_first_and_in_any_spelling() -> None:

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,64 @@ def test_where_nothing_can_be_cloned_files_are_copied(
     assert (site / "sglang/same.py").read_bytes() == (new / "sglang/same.py").read_bytes()
 
 
+class Gone(Exception):
+    """As the pipe's."""
+
+
+@pytest.mark.parametrize("how", ["nobody says a word", "the console is gone"])
+@pytest.mark.parametrize("request_", ["fill", "check"])
+def test_a_live_tree_that_hangs_is_not_waited_for_without_end(
+    venv: Path, site: Path, new: Path, monkeypatch: pytest.MonkeyPatch, how: str, request_: str, by: str
+) -> None:
+    if by == "thread":
+        return  # of a few files, which no signal can end
+    lay_small(site, "0.5.9")
+    before = state_of(site)
+
+    def bring(*_: object) -> None:
+        signal.pause()
+
+    def mind() -> None:
+        if how == "the console is gone":
+            raise Gone
+
+    monkeypatch.setattr(reuse.Bringer, "bring", bring)
+    monkeypatch.setattr(reuse, "STALL", 0.3 if how == "nobody says a word" else 1000.0)
+    target = Target(str(venv), "sglang", mind)
+    target.claim(BY, "copy", ORIGIN, "", "", dict)
+    target.expect(entries_of(new))
+    target.want()
+    target.begin_fill([])
+    asks: dict[str, Callable[[], object]] = {
+        "fill": target.end_fill,
+        "check": lambda: target.check([], 60.0),
+    }
+    with pytest.raises(Gone if how == "the console is gone" else place.Fault, match=r"dead|^$"):
+        asks[request_]()
+    target.close()
+    whole(venv, site, before)
+
+
+def test_one_that_is_at_work_for_long_says_so(
+    venv: Path, site: Path, new: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    if by == "thread":
+        return
+    lay_small(site, "0.5.9")
+    plain = reuse.Bringer.bring
+    monkeypatch.setattr(reuse, "WORD", 0.0)
+    monkeypatch.setattr(reuse, "STALL", 5.0)
+
+    def bring(self: reuse.Bringer, index: int) -> list[int] | None:
+        for _ in range(2000):
+            self._told()
+        return plain(self, index)
+
+    monkeypatch.setattr(reuse.Bringer, "bring", bring)
+    copy(venv, new)
+    assert state_of(site) == state_of(new)
+
+
 @pytest.mark.parametrize("odd", ["pipe", "folder", "gone", "longer"])
 def test_a_live_file_that_became_something_else_is_wanted(
     venv: Path, site: Path, new: Path, odd: str
@@ -118,12 +177,15 @@ def test_many_files_are_brought_whole_and_as_new_inodes(venv: Path, site: Path, 
     assert not before & {path.stat().st_ino for path in site.rglob("same_*.py")}
 
 
-def test_a_backup_lists_what_was_changed_while_files_were_brought(
+def test_a_backup_lists_what_was_changed_with_its_old_time_while_files_were_brought(
     venv: Path, site: Path, tmp_path: Path
 ) -> None:
     many(site, "0.5.9")
     target, _ = copy(venv, many(tmp_path / "many", "0.5.23"), until="fill")
-    (site / "sglang/part1/same_8.py").write_text("AT = 9\n" * 8)
+    path = site / "sglang/part1/same_8.py"
+    times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    path.write_text("AT = 9\n" * 8)
+    os.utime(path, ns=times)
     assert all(check["state"] != "fail" for check in target.check([], 60.0)["checks"])
     target.swap()
     target.settle(True, "")

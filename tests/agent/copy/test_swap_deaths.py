@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -11,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from dflash_console.agent.copy import backups, place, recover
+from dflash_console.agent.copy import target as copying
 from dflash_console.agent.copy.target import Target
-from tests.agent.copy.deaths import force_copied, force_two_step, killed_at
+from tests.agent.copy.deaths import FakeImporting, FakeWarm, force_copied, force_two_step, killed_at
 from tests.agent.copy.flow import BY, ORIGIN, copy, lay_small, state_of, whole
 from tests.agent.environments import make_venv
 
@@ -20,6 +23,8 @@ METHODS = ("exchange", "two-step", "copied")
 FALLBACKS = [
     (lay, method) for lay in ("another version", "the same version") for method in ("two-step", "copied")
 ]
+KEPT = ("put manifest.json in place", "remove stage", "journal done", "fsync journal done")
+"""Steps of one who was told to keep the new tree and has said so."""
 Prepare = Callable[[], None]
 
 
@@ -89,6 +94,10 @@ def prove(ground: Ground, step: str, outlook: str, words: str, new: dict[str, st
     found = backups.listing(str(ground.venv))
     assert len(found) == is_new, step
     if found:
+        provenance = place.read_provenance(str(ground.venv)) or {}
+        # Only one that had been told to keep it knows that it was looked at.
+        if words and step not in KEPT:
+            assert provenance.get("verified") is False, step
         laid = ground.venv / place.FOLDER / "backups" / found[0]["id"]
         assert state_of(laid) == ground.old, step
         assert place.read_manifest(str(ground.venv)), step
@@ -172,6 +181,50 @@ def test_an_undoing_that_dies_at_any_step_leaves_the_old_or_the_new_tree(
         prove(ground, step, told["outlook"] if told else "", recovered(ground), wanted)
     whole(venv, site, ground.old)
     assert backups.listing(str(venv)) == []
+
+
+@pytest.mark.parametrize("how", ["once", "for good"])
+@pytest.mark.parametrize("lay", ["another version", "the same version", "nothing", "two dist-infos"])
+def test_an_undoing_that_fails_at_any_step_is_never_turned_into_a_keeping(
+    venv: Path, site: Path, new: Path, monkeypatch: pytest.MonkeyPatch, lay: str, how: str
+) -> None:
+    monkeypatch.setattr(copying, "Importing", FakeImporting)
+    monkeypatch.setattr(copying, "Warm", FakeWarm)
+    ground = Ground(venv, site, LAYS[lay])
+    # A journal that takes no line at all can't tell that it was to be undone.
+    for number in range(how == "for good", 1000):
+        ground.again()
+        target, _ = copy(venv, new, until="swap")
+        steps: list[str] = []
+
+        def fail(name: str, number: int = number, steps: list[str] = steps) -> None:
+            steps.append(name)
+            if len(steps) > number and (how == "for good" or len(steps) == number + 1):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        place.watchers[:] = [fail]
+        try:
+            with contextlib.suppress(place.Fault):
+                target.settle(False, "verify failed")
+            target.close()
+        finally:
+            place.watchers[:] = []
+        if len(steps) <= number:
+            break
+        told = recover.unsettled(str(venv), "sglang")
+        if how == "once":
+            whole(venv, site, ground.old)
+            assert told is None, steps
+        else:
+            # The line itself is there when only its fsync fails.
+            assert told is not None or steps[number] == "fsync journal undone", steps
+            assert told is None or "will be undone" in told["outlook"], steps
+        recovered(ground)
+        whole(venv, site, ground.old)
+        assert recover.unsettled(str(venv), "sglang") is None
+        assert backups.listing(str(venv)) == []
+        assert place.read_provenance(str(venv)) is None
+    assert "journal undone" in steps
 
 
 @pytest.mark.parametrize(

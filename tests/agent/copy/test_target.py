@@ -10,11 +10,13 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dflash_console.agent.copy import backups, place, recover
 from dflash_console.agent.copy.place import Fault
 from dflash_console.agent.copy.target import Target
+from dflash_console.copies import Provenance
 from tests.agent.copy.deaths import FakeImporting
 from tests.agent.copy.flow import (
     BY,
@@ -195,6 +197,26 @@ def test_a_package_that_changed_since_the_plan_is_not_copied_over(venv: Path, si
     assert "plan again" in answer["changed"]
     assert place.holder(str(venv)) is None
     assert recover.unsettled(str(venv), "sglang") is None
+
+
+# ---- who has looked at it in its place
+
+
+def test_only_what_the_console_kept_counts_as_verified(venv: Path, site: Path, new: Path) -> None:
+    lay_small(site, "0.5.9")
+    target, _ = copy(venv, new, until="swap")
+    target.close()
+    provenance = place.read_provenance(str(venv)) or {}
+    assert provenance["verified"] is False
+    assert msgspec.convert(provenance, Provenance).verified is False
+    copy(venv, new)
+    assert "verified" not in (place.read_provenance(str(venv)) or {})
+    # The backup of the one that nobody looked at is put back, and looked at.
+    (unverified,) = [item for item in backups.listing(str(venv)) if item["provenance"]]
+    assert unverified["provenance"]["verified"] is False
+    rolled_back(venv)
+    again = place.read_provenance(str(venv)) or {}
+    assert msgspec.convert(again, Provenance).verified is True
 
 
 # ---- what is reused
