@@ -93,7 +93,7 @@ def bundle(token: str, *, heartbeat: float = 30.0, errand: str = "") -> bytes:
         raise ValueError(f"not a token: {token!r}")
     # Many hosts are connected to at once, each from a thread of its own: the first one packs for all.
     with _packing:
-        start, modules = _shipment()
+        start, modules = _shipment(errand)
     options: dict[str, object] = {"heartbeat": float(heartbeat), **({"errand": errand} if errand else {})}
     return start + f'start("{token}", {json.dumps(options)}, '.encode() + modules
 
@@ -101,8 +101,12 @@ def bundle(token: str, *, heartbeat: float = 30.0, errand: str = "") -> bytes:
 _packing = threading.Lock()
 
 
+_LEFT_OUT = {"": ("dflash_agent.copy.",), "copy": ("dflash_agent.deep.", "dflash_agent.gpu.", "pynvml")}
+"""By errand: how the names of modules begin that it never imports."""
+
+
 @functools.cache
-def _shipment() -> tuple[bytes, bytes]:
+def _shipment(errand: str) -> tuple[bytes, bytes]:
     """The boot module's text, and the modules as the last argument of its `start`."""
     agent = resources.files("dflash_console.agent")
     # PEP 263: as Latin-1, compressed bytes fit into a string literal with a fortieth of them escaped.
@@ -110,7 +114,9 @@ def _shipment() -> tuple[bytes, bytes]:
     modules = {name: text for name, text in sources(agent, "dflash_agent") if name != "dflash_agent.boot"}
     modules["pynvml"] = _pynvml().read_bytes()
     items = (
-        f'"{name}": "'.encode() + _literal(zlib.compress(text, 9)) + b'",\n' for name, text in modules.items()
+        f'"{name}": "'.encode() + _literal(zlib.compress(text, 9)) + b'",\n'
+        for name, text in modules.items()
+        if not name.startswith(_LEFT_OUT[errand])
     )
     return boot, b"{\n" + b"".join(items) + b"})\n"
 

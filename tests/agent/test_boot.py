@@ -211,7 +211,16 @@ def test_a_wrapper_without_which_python_does_not_run_stays_in_use(tmp_path: Path
 def test_the_bundle_is_small_and_only_its_token_differs() -> None:
     one, other = bundle("a" * 32), bundle("b" * 32)
     assert one.replace(b"a" * 32, b"b" * 32) == other
-    assert len(one) < 260_000
+    assert len(one) < 280_000
+
+
+def test_each_errand_brings_only_what_it_imports() -> None:
+    watching, copying = bundle("a" * 32), bundle("a" * 32, errand="copy")
+    assert b'"dflash_agent.copy.' not in watching
+    assert b'"pynvml"' in watching
+    assert b'"dflash_agent.copy.' in copying
+    assert b'"pynvml"' not in copying
+    assert b'"dflash_agent.gpu' not in copying
 
 
 @pytest.mark.parametrize("token", ["", "short", 'a"b' * 5, "a\n" * 8, "ä" * 16])
