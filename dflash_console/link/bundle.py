@@ -101,7 +101,7 @@ def bundle(token: str, *, heartbeat: float = 30.0, errand: str = "") -> bytes:
 _packing = threading.Lock()
 
 
-_LEFT_OUT = {"": ("dflash_agent.copy.",), "copy": ("dflash_agent.deep.", "dflash_agent.gpu.", "pynvml")}
+_LEFT_OUT = {"": ("dflash_agent.copy.",), "copy": ("dflash_agent.gpu.", "pynvml")}
 """By errand: how the names of modules begin that it never imports."""
 
 
