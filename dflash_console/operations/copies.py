@@ -14,6 +14,7 @@ import msgspec
 from dflash_console.config import Config
 from dflash_console.copies import Consent, CopyPlan, Look, RunState, Side, TargetRun
 from dflash_console.errors import CopyError, LinkError
+from dflash_console.model import Copied
 from dflash_console.operations import remote
 from dflash_console.operations.copying import copy, roll_back
 from dflash_console.operations.ending import BEFORE_SWAP, MOST_WORDS, fault_words, standing
@@ -294,7 +295,19 @@ class Copies:
                             if words and self._is_due(side, words):
                                 self._settling.add(side.host)
                                 tasks.create_task(self._guarded(partial(self._settle, side, words)))
+                            elif not words and venv.copied is not None:
+                                self._prove_later(side, venv.copied)
                 await asyncio.sleep(LOOK_PAUSE)
+
+    def _prove_later(self, side: Side, copied: Copied) -> None:
+        """Has a copy verified, once, whose console was gone before it could; that changes nothing on the host."""
+        key = (side, f"unverified {copied.at}")
+        if not copied.verified and key not in self._seen and not (self._is_running and side in self._order):
+            self._seen.add(key)
+            self._notices.append(
+                f"{side} was copied and never verified: its console was gone; it is verified now"
+            )
+            self._verdicts.ask(side.host, side.venv)
 
     def _is_due(self, side: Side, words: str) -> bool:
         if (self._is_running and side in self._order) or (side, words) in self._seen:

@@ -14,7 +14,7 @@ import pytest
 from dflash_console.copies import Side
 from dflash_console.errors import Unreachable
 from dflash_console.link import Channel
-from dflash_console.model import Missing, Venv
+from dflash_console.model import Copied, Missing, Venv
 from dflash_console.operations import copies as copies_module
 from tests.operations.local import LocalFleet, content, interrupt, left, running, show
 from tests.waiting import until
@@ -129,6 +129,25 @@ async def test_a_try_that_fails_is_not_the_last_word_and_what_is_settled_is_veri
             (verdict,) = await until(lambda: verdicts.of("ct200"), WAIT, "it is verified")
             assert verdict.venv == target.venv
             verifying.cancel()
+
+
+@pytest.mark.parametrize("verified", [False, True])
+async def test_a_copy_whose_console_was_gone_before_its_verify_is_verified_once(
+    fleet: LocalFleet, monkeypatch: pytest.MonkeyPatch, verified: bool
+) -> None:
+    monkeypatch.setattr(copies_module, "LOOK_PAUSE", 0.01)
+    target = fleet.lay("ct200", "0.5.9")
+    came = Copied("ct129", "/root/ml-env", "0.5.9", 1e9, "kim@laptop", 0, verified=verified)
+    venv = Venv(target.venv, "config", "3.11.2", {}, Missing("not_found"))
+    show(fleet, "ct200", msgspec.structs.replace(venv, copied=came))
+    asked: list[tuple[str, str | None]] = []
+    async with running(fleet) as (copies, verdicts):
+        monkeypatch.setattr(verdicts, "ask", lambda host, venv: asked.append((host, venv)))
+        if not verified:
+            assert "never verified" in await until(copies.take_notice, WAIT, "it is said")
+        await asyncio.sleep(10 * copies_module.LOOK_PAUSE)
+    assert asked == ([] if verified else [("ct200", target.venv)])
+    assert copies.take_notice() == ""
 
 
 async def test_a_host_settles_one_at_a_time(fleet: LocalFleet, monkeypatch: pytest.MonkeyPatch) -> None:
