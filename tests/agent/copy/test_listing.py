@@ -12,7 +12,7 @@ import pytest
 
 from dflash_console.agent.copy import hashing, walking
 from dflash_console.agent.copy.hashing import Cache, Hashes
-from dflash_console.agent.copy.place import Fault
+from dflash_console.agent.copy.place import MOST_PARTS, Fault
 from dflash_console.agent.copy.walking import walk
 from tests.agent.copy.trees import HeedlessPipe, expected, listed, package
 from tests.wheels import lay
@@ -201,12 +201,16 @@ def test_what_is_no_file_is_strange_and_is_not_opened(tmp_path: Path) -> None:
 def test_a_deep_tree_and_files_of_every_size_are_listed(tmp_path: Path) -> None:
     folder = package(tmp_path)
     deep = folder
-    for number in range(300):
+    for number in range(MOST_PARTS - 3):
         deep = deep / f"d{number}"
     deep.mkdir(parents=True)
     for size in (0, 1, (1 << 18) - 1, 1 << 18, (1 << 20) - 1, 1 << 20, (4 << 20) + 1):
         (deep / f"{size}.bin").write_bytes(os.urandom(size))
     assert listed(tmp_path).entries == expected(tmp_path, "sglang")
+    (deep / "below" / "more").mkdir(parents=True)
+    (deep / "below" / "more" / "x.py").write_text("")
+    (words,) = listed(tmp_path).walked.strange
+    assert words.endswith(f": nested more than {MOST_PARTS} folders deep")
 
 
 def test_a_tree_too_deep_for_a_path_is_named(tmp_path: Path) -> None:
