@@ -78,9 +78,9 @@ def _may_be_of_another(entry: os.DirEntry[str], source: Seen, is_vouched: bool, 
     is_copied = abs(status.st_ctime_ns - status.st_mtime_ns) > KEPT
     if source.links > 1 and is_vouched:
         # A link to it from another environment changes the ctime, and the mtime is that of uv's cache.
-        return is_copied or changed > status.st_ctime_ns
+        return is_copied or changed >= status.st_ctime_ns
     is_kept = abs(source.ctime - source.mtime) > KEPT
-    return is_copied or is_kept or source.ctime > status.st_ctime_ns
+    return is_copied or is_kept or source.ctime >= status.st_ctime_ns
 
 
 def _is_taken(path: str, source: Seen) -> bool:
