@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 from dflash_console.copies import Comparison, Consent, CopyPlan, NeedCode, Side, TargetPlan
 from dflash_console.ui.actions import Place, bindings
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CopyScreen", "consent_to_all"]
 
-_ALL: frozenset[NeedCode] = frozenset({"onto_source", "running", "unverified", "production", "warned"})
+_ALL: frozenset[NeedCode] = frozenset(get_args(NeedCode))
 
 
 def consent_to_all(*hosts: str) -> Consent:

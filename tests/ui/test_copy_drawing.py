@@ -11,7 +11,7 @@ from dflash_console.copies import Comparison, Entry, Look, Need, Side, TargetPla
 from dflash_console.ui.differences import differences
 from dflash_console.ui.drawing.backups import draw_backups
 from dflash_console.ui.drawing.comparison import FileRows, changes_of, draw_sides
-from dflash_console.ui.drawing.copy_plan import draw_making, draw_plan, folders_of
+from dflash_console.ui.drawing.copy_plan import draw_making, draw_plan, folders_of, look_words
 from dflash_console.ui.drawing.copy_question import (
     draw_copy_question,
     draw_leaving,
@@ -189,3 +189,8 @@ def test_a_look_of_a_package_that_is_not_there_says_so() -> None:
     plan = copying.plan(target)
     lines = texts(draw_copy_question(plan, [target], 80, WALL, "sglang", lambda _: ""))
     assert "         sglang is laid where none is now" in lines
+
+
+def test_what_could_not_be_looked_into_is_not_told_as_empty() -> None:
+    broken = Look("/a", "/a/site", "broken", "no such folder")
+    assert look_words(broken, "sglang") == [("broken", "warn")]

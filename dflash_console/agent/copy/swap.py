@@ -48,12 +48,6 @@ class Swap:
         self._note = note
         """Has the journal tell the items anew."""
 
-    @property
-    def is_new(self) -> bool:
-        """Whether the new package is in place."""
-        item = self.items[0]
-        return bool(item.new) and disk.inode_at(self.site, item.name) == item.new
-
     def forward(self) -> None:
         """Put the new things in place. Raises OSError and Foreign, having done a part."""
         self._bring_all({item.name: item.new for item in self.items})
@@ -83,11 +77,6 @@ class Swap:
         for home in (self.site, self.home_new, self.home_old):
             step("fsync after renames")
             disk.sync_folder(home)
-
-    def foreign(self) -> list[str]:
-        """Names in site-packages under which somebody else's things lie."""
-        there = ((item, disk.inode_at(self.site, item.name)) for item in self.items)
-        return [item.name for item, at in there if at not in (0, item.old, item.new, item.gone)]
 
     def has_old(self, item: Item) -> bool:
         """Whether the old thing is in place; also when there was none and is none."""

@@ -84,6 +84,9 @@ def look_words(look: Look, package: str) -> list[Piece]:
     """What is in an environment: `sglang 0.5.9`, files, size."""
     if look.state == "absent":
         return [(f"no {package} there", "dim")]
+    if look.state == "broken" and not look.files:
+        # Nothing could be counted.
+        return [("broken", "warn")]
     pieces: list[Piece] = [(f"{package} {look.version or 'of no version'}", "strong")]
     if look.dist_version and look.dist_version != look.version:
         pieces.append((f"pip says {look.dist_version}", "warn"))
