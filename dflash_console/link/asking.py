@@ -3,9 +3,10 @@ behind."""
 
 from __future__ import annotations
 
+import errno
 import os
-import resource
 import selectors
+import shutil
 import signal
 import subprocess
 import threading
@@ -24,6 +25,8 @@ MOST_OUTPUT = 1 << 20
 COMPLAINT_KEPT = 4 << 10
 MOST_MEMORY = 1 << 30
 """Bytes for the program: `ssh -G` takes in /dev/zero, included in its config, as one line."""
+LIMITED = 'ulimit -d "$0" 2>/dev/null; exec "$@"'
+"""Holds before the program's first step: set from here, the limit would come after some gigabytes once in a while."""
 PAUSE = 0.05
 """Seconds between two looks at a program that has closed its stdout."""
 DYING = 1.0
@@ -72,8 +75,10 @@ class Asking:
         """Runs it to its end; blocks. Raises OSError and ValueError when it can't be started."""
         deadline = time.monotonic() + limit
         end: End = "time"
+        if shutil.which(self._command[0]) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._command[0])
         process = subprocess.Popen(
-            self._command,
+            ("/bin/sh", "-c", LIMITED, str(MOST_MEMORY >> 10), *self._command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -85,7 +90,6 @@ class Asking:
         assert process.stdout is not None
         assert process.stderr is not None
         with process.stdout as output, process.stderr as complaint:
-            _limit_memory(process.pid)
             try:
                 if not is_over:
                     end = self._listen(process, output, complaint, deadline)
@@ -131,10 +135,3 @@ class Asking:
             self._complaint += piece
             del self._complaint[:-COMPLAINT_KEPT]
         return bool(piece)
-
-
-def _limit_memory(pid: int) -> None:
-    # Linux only; elsewhere the time limit has to do.
-    if hasattr(resource, "prlimit"):
-        with suppress(OSError, ValueError):
-            resource.prlimit(pid, resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
 
 from dflash_console.errors import AgentFailed, LinkError
@@ -165,13 +164,26 @@ class Process:
             async with asyncio.timeout(grace):
                 await self._end.wait()
         except TimeoutError:
+            pass
+        finally:
             self.kill()
             self._pipe.close()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS / 2):
+            await self._see_the_end(self._loop.time() + LAST_WORDS / 2)
+
+    async def _see_the_end(self, until: float) -> None:
+        """Waits for it up to a point of the loop's time, also when cancelled meanwhile: an end that nobody waits for
+        may come when its loop is closed already."""
+        cancelled = None
+        while not self.has_ended and self._loop.time() < until:
+            try:
+                async with asyncio.timeout_at(until):
                     await self._end.wait()
-        finally:
-            self._pipe.close()
+            except TimeoutError:
+                break
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     # ---- for the transport
 
