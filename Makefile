@@ -19,7 +19,7 @@ run: $(READY)
 	@$(BIN)/dflash-console $(ARGS)
 
 test: $(READY)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

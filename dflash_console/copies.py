@@ -22,7 +22,9 @@ __all__ = [
     "Comparison",
     "Consent",
     "CopyPlan",
+    "Difference",
     "Entry",
+    "FolderCount",
     "Holder",
     "Look",
     "Need",
@@ -135,6 +137,8 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     dist_infos: Texts = ()
     """Names of the folders beside the package that pip knows it by."""
     dist_version: Text = ""
+    real: Text = ""
+    """`venv` with all links followed on the host, for two paths may lead to one folder."""
     tree: Text = ""
     """One hash over all entries: equal trees have equal ones, on whatever host."""
     stamp: Text = ""
@@ -146,6 +150,8 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     read."""
     followed: Texts = ()
     """Links that lead out of the package; their content would be copied."""
+    restless: Texts = ()
+    """Paths that changed, came or went while the files were read; they were read again."""
     python: Text = ""
     """`3.11.7`."""
     soabi: Text = ""
@@ -158,6 +164,8 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     """None where the filesystem has no such limit."""
     filesystem: Text = ""
     """The type, such as `ext4`, `overlay`, `nfs4`."""
+    layer: Literal["own", "lower", "unknown"] = "own"
+    """On an overlay, whether what is there can be renamed; what a `lower` layer holds can't. `own` elsewhere."""
     mount: Text = ""
     """What is mounted at the package's place or below; empty when nothing is."""
     is_same_filesystem: bool = True
@@ -187,6 +195,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """What is not as it was when the plan was made."""
     recovered: Text = ""
     """What was done about an interrupted copy that was found."""
+    importers: Texts = ()
+    """As Look.importers, now."""
 
 
 class Swapped(msgspec.Struct, frozen=True, gc=False):
@@ -226,7 +236,32 @@ class Comparison(msgspec.Struct, frozen=True):
     """How many."""
 
 
-NeedCode = Literal["onto_source", "running", "unverified", "production", "warned"]
+class FolderCount(NamedTuple):
+    """How many files differ in a folder."""
+
+    path: str
+    added: int
+    changed: int
+    removed: int
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """How much differs, and where. The files themselves are not in it: there may be 100,000 on each of many targets,
+    and `d` shows them."""
+
+    added: int
+    """Files that are only in the source."""
+    changed: int
+    removed: int
+    """Only in the target."""
+    same: int
+    folders: tuple[FolderCount, ...] = ()
+    """By the first names of their paths, those with most files first; as many as any would read."""
+    more_folders: int = 0
+    """That are not among them."""
+
+
+NeedCode = Literal["onto_source", "running", "unverified", "production", "warned", "layer", "python"]
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -253,7 +288,7 @@ class TargetPlan(msgspec.Struct, frozen=True):
     side: Side
     look: Look | None = None
     """None where it could not be had; `problem` says why."""
-    difference: Comparison | None = None
+    difference: Difference | None = None
     bytes: int = 0
     """To be sent, before compression."""
     checks: tuple[Check, ...] = ()
@@ -281,6 +316,8 @@ class CopyPlan(msgspec.Struct, frozen=True):
     """Of the source."""
     verdict: Verdict | None = None
     """On the source."""
+    is_proving: bool = False
+    """Whether that verdict is still to come."""
     problem: str = ""
     """Why nothing can be copied from there."""
     is_unreachable: bool = False

@@ -12,7 +12,7 @@ import time
 from .redact import redact
 from .section import missing
 
-__all__ = ["boot_id", "find_venv", "read_process", "start_ticks", "unit_of", "user_name"]
+__all__ = ["boot_id", "find_venv", "parent_of", "read_process", "start_ticks", "unit_of", "user_name"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,6 +70,15 @@ def start_ticks(pid: int) -> int | None:
             return int(file.read(4096).rpartition(b")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def parent_of(pid: int) -> int:
+    """Who started a process, or took it over; 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read(4096).rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def user_name(uid: int) -> str:

@@ -152,9 +152,10 @@ def allow_option(function: Callable[..., int]) -> Callable[..., int]:
     """`--allow`, with what it takes and means."""
     words = (
         "A yes of its own, once for each: onto_source (its role is source), running (something runs from that "
-        "environment), unverified (the source is not ready), warned (see the plan)."
+        "environment), unverified (the source is not ready), python (another minor version), warned and layer (the "
+        "swap is not in one step: see the plan)."
     )
-    names = ["onto_source", "running", "unverified", "warned"]
+    names = ["onto_source", "running", "unverified", "warned", "layer", "python"]
     return click.option("--allow", metavar="CODE", multiple=True, type=click.Choice(names), help=words)(
         function
     )

@@ -17,6 +17,8 @@ from dflash_console.operations.ending import BEFORE_SWAP, fault_words, standing
 
 __all__ = ["carried_out", "exit_code", "failure_words", "given_up"]
 
+TICK = 1.0
+"""Seconds."""
 CANCELLING = "cancelling: what was not swapped yet is left as it was; once more to stop at once"
 
 
@@ -42,7 +44,9 @@ async def carried_out(
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(work(changed))
         try:
-            await asyncio.wait({task})
+            while not task.done():
+                await asyncio.wait({task}, timeout=TICK)
+                progress.tick()
         except asyncio.CancelledError:
             _uncancel()
             progress.say(CANCELLING)

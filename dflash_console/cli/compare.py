@@ -15,6 +15,7 @@ from dflash_console.cli.streams import complain, emit, harmless_json
 from dflash_console.config import Config
 from dflash_console.copies import Comparison, Entry, Look, Side
 from dflash_console.fleet import Fleet
+from dflash_console.operations.comparing import folders_of
 from dflash_console.operations.planning import compare
 from dflash_console.ui.drawing.line import Line, Row, wrap
 
@@ -129,5 +130,5 @@ def _lines(found: Compared, package: str, width: int) -> Iterable[Line]:
     words = counts(len(difference.added), len(difference.changed), len(difference.removed))
     yield Row(width).add(f"{words}, {difference.same} the same", "strong").line()
     if exit_code(found):
-        yield from folder_lines(difference, width, 2)
+        yield from folder_lines(folders_of(difference), width, 2)
         yield from file_lines(difference, width, 2)

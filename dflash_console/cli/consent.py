@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, get_args
 
+import msgspec
+
 from dflash_console.cli.asking import can_ask, confirms, types
 from dflash_console.copies import Consent, Need, NeedCode, TargetPlan, TargetRun
 from dflash_console.operations.gate import refusal
 
-__all__ = ["ALLOWABLE", "Agreed", "Given", "agree", "flag_of", "flags_of"]
+__all__ = ["ALLOWABLE", "Agreed", "Given", "agree", "flag_of", "flags_of", "in_options"]
 
 ALLOWABLE: tuple[NeedCode, ...] = tuple(code for code in get_args(NeedCode) if code != "production")
 """What `--allow` takes."""
@@ -90,6 +92,15 @@ def _missing(plan: TargetPlan, given: Given) -> str:
     open_needs = [need.text for need in plan.needs if flag_of(need, plan.side.host) in flags]
     why = "not confirmed: --yes alone does not cover it, it needs" if given.yes else "not confirmed: it needs"
     return "; ".join([f"{why} {' '.join(flags)}", *open_needs])
+
+
+def in_options(run: TargetRun, plan: TargetPlan | None, given: Given, consent: Consent) -> TargetRun:
+    """A run that the gate has refused for want of a yes, with the options that give it; any other as it is."""
+    if run.state != "refused" or plan is None or not refusal(plan, consent, read_only=False):
+        return run
+    if refusal(plan, given.all_for(plan), read_only=False):
+        return run
+    return msgspec.structs.replace(run, detail=_missing(plan, given))
 
 
 async def _asked(plans: Iterable[TargetPlan], given: Given, doing: str) -> tuple[list[TargetPlan], Consent]:

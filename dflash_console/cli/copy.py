@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from dflash_console.cli.changing import carried_out, exit_code, given_up
-from dflash_console.cli.consent import Given, agree
+from dflash_console.cli.consent import Given, agree, in_options
 from dflash_console.cli.copy_json import Result, results_json
 from dflash_console.cli.copy_text import plan_text, results_text, summary
 from dflash_console.cli.ends import End, Place, Unreached, end_of, may_be_changed, places, refuse_twice
@@ -23,7 +23,7 @@ from dflash_console.fleet import Fleet
 from dflash_console.operations.copying import copy
 from dflash_console.operations.gate import refusal
 from dflash_console.operations.operator import operator
-from dflash_console.operations.planning import make_plan
+from dflash_console.operations.planning import Planned, planning
 
 __all__ = ["run_copy"]
 
@@ -108,34 +108,43 @@ class _Copy:
     async def _on(self, fleet: Fleet) -> None:
         source, *targets = await places(fleet, self._config, (self._source, *self._targets))
         refuse_twice(_side_at(source), [_side_at(target) for target in targets])
-        self.plan = await self._planned(fleet, source, targets)
+        sides = [_side_at(place) for place in targets]
+        gone = {
+            _side_at(place): TargetPlan(_side_at(place), problem=place.why, is_unreachable=True)
+            for place in targets
+            if isinstance(place, Unreached)
+        }
+        reached = [place for place in targets if not isinstance(place, Unreached)]
+        if isinstance(source, Unreached):
+            why = f"{source.end.host} was not reached: {source.why}"
+            self._take_plan(CopyPlan(_side_at(source), (), problem=why, is_unreachable=True), sides, gone)
+            await self._go_on(fleet)
+        elif not reached:
+            self._take_plan(CopyPlan(source, ()), sides, gone)
+            await self._go_on(fleet)
+        else:
+            async with planning(fleet, self._config, source, reached, told=complain) as planned:
+                if not self._given.yes or self._is_dry_run:
+                    await planned.whole()
+                # Who has said yes to all does not wait for the source's verdict: the gate will, before the swap.
+                self._take_plan(planned.plan, sides, gone)
+                await self._go_on(fleet, planned)
+                self._take_plan(planned.plan, sides, gone)
+
+    def _take_plan(self, plan: CopyPlan, sides: Sequence[Side], gone: dict[Side, TargetPlan]) -> None:
+        """The plan, with the targets that were not reached in their places."""
+        found = {target.side: target for target in plan.targets} | gone
+        whole = tuple(found.get(side) or TargetPlan(side) for side in sides)
+        self.plan = msgspec.structs.replace(plan, targets=whole)
+
+    async def _go_on(self, fleet: Fleet, planned: Planned | None = None) -> None:
         self._show_plan()
         if self.plan.problem:
             self._take(self._without_source(target) for target in self.plan.targets)
         elif self._is_dry_run:
             self._take(run for target in self.plan.targets if (run := self._in_the_way(target)))
         else:
-            await self._carry_out(fleet)
-
-    async def _planned(self, fleet: Fleet, source: Place, targets: Sequence[Place]) -> CopyPlan:
-        """The plan, with the targets that were not reached in their places."""
-        gone = {
-            _side_at(place): TargetPlan(_side_at(place), problem=place.why, is_unreachable=True)
-            for place in targets
-            if isinstance(place, Unreached)
-        }
-        if isinstance(source, Unreached):
-            why = f"{source.end.host} was not reached: {source.why}"
-            known = tuple(gone.get(_side_at(place), TargetPlan(_side_at(place))) for place in targets)
-            return CopyPlan(_side_at(source), known, problem=why, is_unreachable=True)
-        reached = [place for place in targets if not isinstance(place, Unreached)]
-        if not reached:
-            return CopyPlan(source, tuple(gone.values()))
-        plan = await make_plan(fleet, self._config, source, reached, told=complain)
-        found = {target.side: target for target in plan.targets} | gone
-        sides = [_side_at(place) for place in targets]
-        whole = tuple(found.get(side) or TargetPlan(side, problem="it was not looked at") for side in sides)
-        return msgspec.structs.replace(plan, targets=whole)
+            await self._carry_out(fleet, planned)
 
     def _show_plan(self) -> None:
         """In full where it is read: as the answer of a dry run, else among the words; in short beside JSON."""
@@ -160,7 +169,7 @@ class _Copy:
         why = refusal(target, self._given.all_for(target), read_only=False)
         return TargetRun(target.side, "refused", why) if why else None
 
-    async def _carry_out(self, fleet: Fleet) -> None:
+    async def _carry_out(self, fleet: Fleet, planned: Planned | None) -> None:
         agreed = await agree(self.plan.targets, self._given, f"Copy from {self.plan.source} onto")
         self._take(agreed.refused)
         for run in agreed.refused:
@@ -172,22 +181,23 @@ class _Copy:
         if not agreed.targets:
             return
         plan = msgspec.structs.replace(self.plan, targets=agreed.targets)
-        self._take(
-            await carried_out(
-                lambda changed: copy(
-                    fleet,
-                    self._config,
-                    plan,
-                    agreed.consent,
-                    changed,
-                    read_only=self._given.read_only,
-                    by=operator(),
-                ),
-                [target.side for target in agreed.targets],
-                Progress(),
-                lambda run: self._take([run]),
-            )
+        runs = await carried_out(
+            lambda changed: copy(
+                fleet,
+                self._config,
+                plan,
+                agreed.consent,
+                changed,
+                read_only=self._given.read_only,
+                by=operator(),
+                whole=planned.whole if planned is not None else None,
+            ),
+            [target.side for target in agreed.targets],
+            Progress(),
+            lambda run: self._take([run]),
         )
+        known = {target.side: target for target in planned.plan.targets} if planned is not None else {}
+        self._take(in_options(run, known.get(run.side), self._given, agreed.consent) for run in runs)
 
     def _take(self, runs: Iterable[TargetRun]) -> None:
         self._runs.update({run.side: run for run in runs})

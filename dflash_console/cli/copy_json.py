@@ -43,6 +43,7 @@ def results_json(results: Sequence[Result], source: CopyPlan | None = None) -> b
             **side_object(source.source, source.look),
             "verify": verdict_object(verdict) if verdict is not None else None,
             "problem": source.problem or None,
+            "changed_while_read": source.look.restless if source.look is not None else (),
         }
     return msgspec.json.encode({"results": [_result(result, source) for result in results], "source": origin})
 
@@ -56,9 +57,9 @@ def _result(result: Result, source: CopyPlan | None) -> dict[str, object]:
         "host": plan.side.host,
         "venv": plan.side.venv or None,
         "state": result.state,
-        "added": len(planned.added) if planned else run.added,
-        "changed": len(planned.changed) if planned else run.changed,
-        "removed": len(planned.removed) if planned else run.removed,
+        "added": planned.added if planned else run.added,
+        "changed": planned.changed if planned else run.changed,
+        "removed": planned.removed if planned else run.removed,
         "bytes_sent": run.bytes_sent,
         "seconds": round(run.seconds, 3),
         "backup": run.backup or None,

@@ -12,6 +12,7 @@ from dflash_console.cli.progress import STATE_WORDS
 from dflash_console.cli.status_text import Terminal, painted
 from dflash_console.cli.verify_text import check_lines
 from dflash_console.copies import Backup, CopyPlan, Look, TargetPlan, TargetRun
+from dflash_console.operations.ground import few
 from dflash_console.ui.drawing.line import Ink, Line, Row, wrap
 from dflash_console.ui.drawing.verdicts import verdict_words
 from dflash_console.ui.drawing.words import plural, size, span
@@ -55,6 +56,8 @@ def _plan(plan: CopyPlan, package: str, width: int) -> Iterable[Line]:
     yield from _labelled("from", f"{plan.source}  {look_words(plan.look, package)}", width, "strong")
     if plan.problem:
         yield from _labelled("", plan.problem, width, "bad")
+    if plan.look is not None and plan.look.restless:
+        yield from _labelled("", f"changed while it was read: {few(plan.look.restless)}", width, "warn")
     if plan.verdict is not None:
         words, ink = verdict_words(plan.verdict)
         yield Row(width).add(" " * LABEL).add(words, ink).line()
@@ -70,9 +73,9 @@ def _target(plan: TargetPlan, package: str, width: int) -> Iterable[Line]:
         yield from _labelled("", plan.problem, width, "bad")
     difference = plan.difference
     if difference is not None:
-        words = counts(len(difference.added), len(difference.changed), len(difference.removed))
+        words = counts(difference.added, difference.changed, difference.removed)
         yield from _labelled("", f"{words}, {difference.same} the same; {size(plan.bytes)} to send", width)
-        yield from folder_lines(difference, width, LABEL + 2)
+        yield from folder_lines(difference.folders, width, LABEL + 2, difference.more_folders)
     yield from _standing(plan, width)
 
 
@@ -181,5 +184,5 @@ def summary(plan: TargetPlan) -> str:
     difference = plan.difference
     if plan.problem or difference is None:
         return f"{plan.side}: {plan.problem or 'not looked at'}"
-    words = counts(len(difference.added), len(difference.changed), len(difference.removed))
+    words = counts(difference.added, difference.changed, difference.removed)
     return f"{plan.side}: {words}; {size(plan.bytes)} to send"

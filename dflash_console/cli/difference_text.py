@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from dflash_console.copies import Comparison, Entry, Look
+from dflash_console.copies import Comparison, Entry, FolderCount, Look
 from dflash_console.ui.drawing.line import Ink, Line, Row
 from dflash_console.ui.drawing.words import plural, size
 
@@ -13,8 +12,6 @@ __all__ = ["counts", "file_lines", "folder_lines", "look_words"]
 
 MOST_FOLDERS, MOST_NAMES = 12, 12
 """Lines; all files are in the JSON."""
-FOLDER_DEPTH = 3
-"""Names of a path by which files are counted: `sglang/srt/layers`."""
 
 
 def look_words(look: Look | None, package: str) -> str:
@@ -39,19 +36,16 @@ def counts(added: int, changed: int, removed: int) -> str:
     return ", ".join(parts) or "no difference"
 
 
-def folder_lines(difference: Comparison, width: int, indent: int) -> Iterable[Line]:
-    """A line a folder, those with most files first."""
-    rows: dict[str, Counter[str]] = {}
-    for word, entries in _parts(difference):
-        for entry in entries:
-            rows.setdefault(_folder(entry.path), Counter())[word] += 1
-    ordered = sorted(rows.items(), key=lambda row: (-row[1].total(), row[0]))
-    longest = max((len(folder) for folder, _ in ordered[:MOST_FOLDERS]), default=0)
-    for folder, row in ordered[:MOST_FOLDERS]:
-        line = Row(width).add(" " * indent).field(folder, min(longest, max(12, width - indent - 40)), "label")
-        yield line.add("  ").add(counts(row["added"], row["changed"], row["removed"])).line()
-    if len(ordered) > MOST_FOLDERS:
-        yield Row(width).add(" " * indent).add(f"{len(ordered) - MOST_FOLDERS} more folders", "faint").line()
+def folder_lines(folders: Sequence[FolderCount], width: int, indent: int, more: int = 0) -> Iterable[Line]:
+    """A line a folder, and how many others there are, `more` of which are not among these."""
+    shown = folders[:MOST_FOLDERS]
+    longest = max((len(folder.path) for folder in shown), default=0)
+    for folder in shown:
+        line = Row(width).add(" " * indent)
+        line.field(folder.path, min(longest, max(12, width - indent - 40)), "label")
+        yield line.add("  ").add(counts(*folder[1:])).line()
+    if more := more + len(folders) - len(shown):
+        yield Row(width).add(" " * indent).add(f"{more} more folders", "faint").line()
 
 
 def file_lines(difference: Comparison, width: int, indent: int) -> Iterable[Line]:
@@ -72,8 +66,3 @@ def file_lines(difference: Comparison, width: int, indent: int) -> Iterable[Line
 
 def _parts(difference: Comparison) -> tuple[tuple[str, Sequence[Entry]], ...]:
     return ("added", difference.added), ("changed", difference.changed), ("removed", difference.removed)
-
-
-def _folder(path: str) -> str:
-    parts = path.split("/")
-    return "/".join(parts[: min(FOLDER_DEPTH, len(parts) - 1)]) or "."

@@ -14,6 +14,7 @@ import click
 from dflash_console.cli.streams import complain
 from dflash_console.cli.terminals import is_terminal
 from dflash_console.copies import RunState, Side, TargetRun
+from dflash_console.ui.drawing.copying import silence
 from dflash_console.ui.drawing.line import Row, plain
 from dflash_console.ui.drawing.words import plural, size, span
 
@@ -45,7 +46,10 @@ def run_words(run: TargetRun) -> str:
     """`ct200:/root/venv: receiving 312/800 files, 12.3M/80.1M, 45.0M/s, 2 s left`."""
     words = f"{run.side}: {STATE_WORDS[run.state]}"
     if is_counting(run):
-        words += f" {run.files}/{run.all_files} files, {size(run.bytes)}/{size(run.all_bytes)}"
+        words += f" {run.files}/{run.all_files} files"
+        if quiet := silence(run, time.time()):
+            return f"{words}, nothing came for {span(quiet)}"
+        words += f", {size(run.bytes)}/{size(run.all_bytes)}"
         if run.rate > 0:
             words += f", {size(round(run.rate))}/s"
         if run.left is not None:
@@ -89,6 +93,15 @@ class Progress:
             self._report(run)
         elif is_news or self._now() - self._at >= PAINTS:
             self._paint()
+
+    def tick(self) -> None:
+        """Called every second: tells of targets to which nothing comes."""
+        quiet = [run for run in self._runs.values() if silence(run, time.time())]
+        if quiet and self._is_live:
+            self._paint()
+        elif not self._is_live:
+            for run in quiet:
+                self._report(run)
 
     def say(self, words: str) -> None:
         """A line that stays."""

@@ -8,13 +8,16 @@ from typing import TypeVar
 
 import msgspec
 
-from dflash_console.cli.status import PACE, as_answered, is_settled
+from dflash_console.cli.status import as_answered, is_settled
 from dflash_console.config import Config
-from dflash_console.fleet import Fleet, HostView
+from dflash_console.fleet import Fleet, HostView, Pace
 
-__all__ = ["REACH", "is_linked", "only", "reached", "view_of", "with_fleet"]
+__all__ = ["PACE", "REACH", "is_linked", "only", "reached", "view_of", "with_fleet"]
 
-REACH = 20.0
+PACE = Pace(connect=15.0, opening=30.0)
+"""Longer than those of `status`, which owes an answer in ten seconds: on a busy host a login and the start of Python
+take many times as long as else, and what these commands are about takes minutes at times."""
+REACH = 60.0
 """Seconds until a host that was not reached, or has not told what is there, is given up."""
 
 T = TypeVar("T")

@@ -10,18 +10,15 @@ import msgspec
 from dflash_console.cli.reach import is_linked, reached, view_of, with_fleet
 from dflash_console.cli.status import chosen
 from dflash_console.cli.streams import complain, emit, harmless_json
-from dflash_console.cli.verify_text import progress, verify_text
+from dflash_console.cli.verify_text import NOT_REACHED, progress, verify_text
 from dflash_console.config import Config
 from dflash_console.fleet import Fleet
 from dflash_console.model import LinkStatus
 from dflash_console.operations.orders import environments, needed_sections, order
-from dflash_console.operations.verify import prove
+from dflash_console.operations.verify import Turns, prove
 from dflash_console.verdict import Check, Verdict
 
 __all__ = ["cut_off", "exit_code", "run_verify", "verdict_object", "verify", "verify_json"]
-
-NOT_REACHED = "link"
-"""The check of a host that could not be asked."""
 
 Told = Callable[[Verdict], None]
 
@@ -79,7 +76,8 @@ async def _on_host(
         for path in dict.fromkeys(chosen_venvs)
     ]
     async with asyncio.TaskGroup() as tasks:
-        proofs = [tasks.create_task(prove(fleet, one, _when_complete(told))) for one in orders]
+        turns = Turns()
+        proofs = [tasks.create_task(prove(fleet, one, _when_complete(told), turns=turns)) for one in orders]
     view = view_of(fleet, name)
     verdicts = [proof.result() for proof in proofs]
     return verdicts if is_linked(view) else [cut_off(verdict, view.link) for verdict in verdicts]

@@ -9,8 +9,10 @@ from dflash_console.ui.drawing.line import Line, Row, wrap
 from dflash_console.ui.drawing.verdicts import CHECK_MARKS, verdict_words
 from dflash_console.verdict import Check, Verdict
 
-__all__ = ["check_lines", "progress", "verify_text"]
+__all__ = ["NOT_REACHED", "check_lines", "progress", "verify_text"]
 
+NOT_REACHED = "link"
+"""The check of a host that could not be asked."""
 MOST_EVIDENCE = 12
 """Lines of evidence that are printed for a check; all of them are in the JSON."""
 
@@ -19,6 +21,9 @@ def progress(verdict: Verdict) -> str:
     """One line for stderr when a verdict is complete."""
     reasons = ", ".join(check.name for check in verdict.reasons[:4])
     words = "ready" if verdict.is_ready else f"not ready ({reasons})" if reasons else "not ready"
+    lost = next((check.detail for check in verdict.checks if check.name == NOT_REACHED), None)
+    if lost is not None:
+        words = f"{words}; the link was lost: {lost}" if verdict.venv and reasons else f"not reached: {lost}"
     return f"{verdict.host} {verdict.venv}: {words}".replace(" :", ":")
 
 

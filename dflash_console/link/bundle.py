@@ -14,6 +14,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from dflash_console.errors import AgentFailed
+from dflash_console.link.imports import reached
 
 __all__ = ["BOOT_COMMAND", "NO_PYTHON", "READY", "TRYING", "boot_command", "bundle", "sources"]
 
@@ -101,8 +102,7 @@ def bundle(token: str, *, heartbeat: float = 30.0, errand: str = "") -> bytes:
 _packing = threading.Lock()
 
 
-_LEFT_OUT = {"": ("dflash_agent.copy.",), "copy": ("dflash_agent.gpu.", "pynvml")}
-"""By errand: how the names of modules begin that it never imports."""
+_COPY = "dflash_agent.copy."
 
 
 @functools.cache
@@ -111,12 +111,19 @@ def _shipment(errand: str) -> tuple[bytes, bytes]:
     agent = resources.files("dflash_console.agent")
     # PEP 263: as Latin-1, compressed bytes fit into a string literal with a fortieth of them escaped.
     boot = b"# -*- coding: latin-1 -*-\n" + (agent / "boot.py").read_bytes()
-    modules = {name: text for name, text in sources(agent, "dflash_agent") if name != "dflash_agent.boot"}
-    modules["pynvml"] = _pynvml().read_bytes()
+    modules = dict(sources(agent, "dflash_agent"))
+    del modules["dflash_agent.boot"]
+    if errand == "copy":
+        # Beside the loop, which imports its sections and jobs when it is asked to, and a copy never asks.
+        starts = ("dflash_agent.main", f"{_COPY}serve")
+        needed = reached(modules, starts, lambda name: name.startswith(_COPY))
+    else:
+        needed = {name for name in modules if not name.startswith(_COPY)} | {"pynvml"}
+        modules["pynvml"] = _pynvml().read_bytes()
     items = (
         f'"{name}": "'.encode() + _literal(zlib.compress(text, 9)) + b'",\n'
         for name, text in modules.items()
-        if not name.startswith(_LEFT_OUT[errand])
+        if name in needed
     )
     return boot, b"{\n" + b"".join(items) + b"})\n"
 

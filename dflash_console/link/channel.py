@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
 import msgspec
@@ -37,6 +37,7 @@ LISTING_LIMIT = 64 << 20
 Progress = Callable[[int, int], None]
 """Told files and bytes so far."""
 TakeData = Callable[[bytes], Awaitable[None]]
+TakeEntries = Callable[[Sequence[Entry]], Awaitable[None]]
 
 
 class _Kind(msgspec.Struct, gc=False):
@@ -61,11 +62,16 @@ _entries = msgspec.json.Decoder(_Entries)
 class Listed:
     """What an answer's parts brought: entries whose names can be trusted on a screen and in a comparison."""
 
-    def __init__(self) -> None:
+    def __init__(self, give: TakeEntries | None = None) -> None:
+        """`give` gets the entries of each part, and they are not kept; while it waits, nothing more is read and the
+        host is held up."""
         self.entries: list[Entry] = []
         self.strange: list[str] = []
         """Names, made harmless, that hold characters which can't be seen or which a terminal acts on: such an entry is
         not among the others, since what is shown would not be what is meant."""
+        self.count = 0
+        """Entries that came, strange ones too."""
+        self._give = give
         self._size = 0
 
     def take(self, payload: bytes) -> None:
@@ -79,18 +85,25 @@ class Listed:
             ) from None
         if (
             len(entries) > LISTED_AT_ONCE
-            or len(self.entries) + len(entries) > MOST_FILES
+            or self.count + len(entries) > MOST_FILES
             or self._size > LISTING_LIMIT
         ):
             raise AgentFailed(
                 f"the agent's listing has no end: more than {MOST_FILES} files, or {LISTING_LIMIT >> 20} MiB of names"
             )
+        self.count += len(entries)
         # All that can do harm is escaped in the agent's JSON, so that most parts need no look at each name.
         if b"\\" in payload or b"\x7f" in payload or not payload.isascii():
             strange = [e for e in entries if not (is_harmless(e.path) and is_harmless(e.content))]
             self.strange += [clean(entry.path) for entry in strange]
             entries = [e for e in entries if is_harmless(e.path) and is_harmless(e.content)]
         self.entries += entries
+
+    async def hand_on(self) -> None:
+        """Gives away what came, if somebody takes it."""
+        if self._give is not None and self.entries:
+            entries, self.entries = self.entries, []
+            await self._give(entries)
 
 
 class Channel:
@@ -187,6 +200,12 @@ class Channel:
                 answer, is_word = self._understood(payload, number, listed, progress)
             except AgentFailed as error:
                 raise self._fail(AgentFailed(f"{self.name}: {error}")) from None
+            if listed is not None:
+                began = self._loop.time()
+                await listed.hand_on()
+                # What we have held up ourselves is not the host's time.
+                held = self._loop.time() - began
+                until, end = until + held, end + held
             if answer is None:
                 # Who only repeats what is known is as good as silent.
                 until = self._loop.time() + silence if is_word else until
@@ -225,10 +244,10 @@ class Channel:
         except (ValueError, msgspec.MsgspecError) as error:
             raise AgentFailed(f"the agent sent no message of ours: {clean(str(error), 200)}") from None
         if kind.type == "part":
-            before = len(listed.entries) + len(listed.strange) if listed is not None else 0
+            before = listed.count if listed is not None else 0
             if listed is not None and kind.id == number:
                 listed.take(payload)
-            return None, listed is not None and len(listed.entries) + len(listed.strange) > before
+            return None, listed is not None and listed.count > before
         message = decode(payload, {number}, limit=ANSWER_LIMIT)
         if not isinstance(message, Answer):
             raise AgentFailed(f"a copy's agent sends no {type(message).__name__.lower()}")
@@ -268,6 +287,10 @@ class Channel:
         await self._process.drain()
         if self._process.has_ended:
             raise self._fail(ending(self._process, self.name))
+
+    def blame(self, why: LinkError | None) -> None:
+        """Says what its link is about to be ended for; otherwise it looks as if the host had closed it."""
+        self._process.failure = self._process.failure or why
 
     async def close(self) -> None:
         """Ends the copy process; it gets time to leave its host tidy. Never raises."""

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from itertools import count
+from weakref import WeakSet
 
 import msgspec
 
@@ -58,6 +59,7 @@ class Session:
         self._allowance = Allowance(AT_ONCE, PER_SECOND)
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._channels: WeakSet[Channel] = WeakSet()
         self._inbox = Inbox()
         self._news = asyncio.Event()
         self._greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
@@ -138,17 +140,21 @@ class Session:
     async def channel(self) -> Channel:
         """A copy process on the same connection, which ends with it; whoever asks closes it. Raises a LinkError."""
         self._raise_failure()
-        return await Channel.open(self.connection, self._host)
+        channel = await Channel.open(self.connection, self._host)
+        self._channels.add(channel)
+        return channel
 
     async def close(self, why: LinkError | None = None) -> None:
         """Ends the agent (it gets a second to do so by itself), then the connection. Never raises.
 
-        `why` is what requests that still wait are told.
+        `why` is what requests that still wait are told, those of its channels too.
         """
         self._fail(why or Unreachable(f"the session with {self._name} was closed"))
         try:
             await self._process.close(END_GRACE)
         finally:
+            for channel in self._channels:
+                channel.blame(why)
             await self.connection.close()
 
     # ---- what arrives; called back, must not raise

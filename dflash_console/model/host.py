@@ -120,6 +120,8 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     interpreter: Text = Missing("not_found")
     """The Python that the unit really starts; Missing with the reason when it is hidden behind a shell."""
     venv: str | None = None
+    real_venv: str = ""
+    """`venv` with all links followed on the host, for two paths may lead to one folder; empty without one."""
     port: Port | Missing = Missing("not_found")
     listening: bool | None = None
     """Whether a process of the unit listens on `port`; None when that can't be told."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -37,18 +37,21 @@ async def copy(
     *,
     read_only: bool,
     by: str,
+    whole: Callable[[], Awaitable[CopyPlan]] | None = None,
 ) -> tuple[TargetRun, ...]:
     """Carries a plan out on all its targets side by side; the source is read once.
 
-    `changed` gets each target's run on the way, the last one too. `by` is such as `kim@laptop`. Never raises a
-    LinkError: how it ended is in each run, in the plan's order. When the task is cancelled, targets that are not
-    swapped yet are left as they were, those that are get to their end; then CancelledError is raised.
+    `changed` gets each target's run on the way, the last one too. `by` is such as `kim@laptop`. `whole` gives the plan
+    with its source's verdict, for one that `is_proving`: nothing is swapped before the gate has seen that one.
+
+    Never raises a LinkError: how it ended is in each run, in the plan's order. When the task is cancelled, targets that
+    are not swapped yet are left as they were, those that are get to their end; then CancelledError is raised.
     """
     source = _Source(fleet, config, plan)
     pump = Pump(source, plan.entries)
     targets = []
     for target in plan.targets:
-        one = CopyTarget(fleet, config, plan, target, consent, by, changed, pump)
+        one = CopyTarget(fleet, config, plan, target, consent, by, changed, pump, whole)
         targets.append(one)
         if why := plan.problem or refusal(target, consent, read_only=read_only):
             is_away = (plan.is_unreachable if plan.problem else target.is_unreachable) and not read_only
@@ -86,6 +89,7 @@ async def roll_back(
     target = RollBackTarget(
         fleet, config, plan.look or Look("", "", "broken"), plan.side, backup, by, changed
     )
+    target.may_copy = "layer" in consent.allowed
     if why := refusal(plan, consent, read_only=read_only):
         is_away = plan.is_unreachable and not read_only
         target.tell("unreachable" if is_away else "refused", why[:MOST_WORDS])

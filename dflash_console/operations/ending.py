@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from dflash_console.copies import RunState, TargetRun
 
-__all__ = ["BEFORE_SWAP", "MOST_WORDS", "fault_words", "standing"]
+__all__ = ["BEFORE_SWAP", "MOST_WORDS", "fault_words", "since_words", "standing"]
 
 MOST_WORDS = 2000
 BEFORE_SWAP: tuple[RunState, ...] = ("waiting", "claiming", "sending", "checking")
@@ -16,6 +18,13 @@ def fault_words(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"a fault of the console itself: {type(error).__name__}: {error}"
+
+
+def since_words(at: float, now: float) -> str:
+    """A point in time: `09:41:07 UTC`, with its date when that is not today's (UTC)."""
+    then = time.gmtime(at)
+    day = "" if then[:3] == time.gmtime(now)[:3] else "%Y-%m-%d "
+    return f"{time.strftime(f'{day}%H:%M:%S', then)} UTC"
 
 
 def standing(run: TargetRun, *, is_committed: bool) -> str:

@@ -11,15 +11,32 @@ from collections.abc import Sequence
 from dflash_console.copies import Look, Side
 from dflash_console.verdict import Check
 
-__all__ = ["counted", "disk_checks", "few", "is_swap_unsure", "use_checks"]
+__all__ = ["BLOCK", "counted", "disk_checks", "few", "is_swap_unsure", "use_checks"]
 
 SHARED_FILESYSTEMS = ("nfs", "9p", "fuse", "cifs", "smb", "lustre", "ceph", "gpfs", "beegfs", "afs")
 """How the types begin of filesystems that are known to refuse an exchange of two folders, or may (rename(2))."""
+BLOCK = 4096
+"""Bytes that a file may take up beyond its size, a folder by itself."""
 SHOWN = 3
+
+
+_LAYERS = {
+    "own": "the package is of its writable layer, and the swap is expected in one step",
+    "lower": "the package is of a lower layer (an image) and can't be renamed: it is copied aside and removed before "
+    "the new one is put in its place, and who imports it meanwhile finds a part of it or none",
+    "unknown": "whether the package is of a lower layer (an image) can't be told there (Linux before 6.6): then it is "
+    "copied aside and removed before the new one is put in its place, and who imports it meanwhile finds a part of it "
+    "or none",
+}
 
 
 def disk_checks(side: Side, look: Look, size: int, inodes: int) -> tuple[Check, ...]:
     """Where it is laid: `size` bytes and `inodes` files and folders have to be made there."""
+    second = 0
+    if look.layer != "own":
+        # What can't be renamed is copied to become the backup; its folders are few beside its files.
+        second = look.size + BLOCK * look.files
+        inodes += look.files
     return (
         _mount(side, look),
         _filesystem(side, look),
@@ -30,7 +47,7 @@ def disk_checks(side: Side, look: Look, size: int, inodes: int) -> tuple[Check, 
         )
         if look.hard_linked
         else Check("links", "pass", "no hard links"),
-        _space(side, look, size),
+        _space(side, look, size + second, second),
         _inodes(side, look, inodes),
         Check("writable", "pass", f"{look.site} can be written to")
         if look.is_writable
@@ -69,20 +86,21 @@ def _filesystem(side: Side, look: Look) -> Check:
         return Check(
             "filesystem",
             "warn",
-            f"overlay on {side}: a package of a lower layer (an image) can't be renamed, it is copied, and the "
-            "swap is not in one step; the change is lost with the container",
+            f"overlay on {side}: {_LAYERS[look.layer]}; the change is lost with the container",
         )
     return Check("filesystem", "pass", f"{kind or 'one filesystem'}: the swap is expected in one step")
 
 
-def _space(side: Side, look: Look, size: int) -> Check:
+def _space(side: Side, look: Look, size: int, second: int) -> Check:
+    """`second`: what of it is for a second copy of the old package."""
+    also = f" ({_size(second)} of it to copy the old package aside)" if second else ""
     if look.free < size:
         return Check(
             "space",
             "fail",
-            f"{_size(size)} are needed on {side}, {_size(look.free)} are free: remove old backups or make room",
+            f"{_size(size)} are needed on {side}{also}, {_size(look.free)} are free: remove old backups or make room",
         )
-    return Check("space", "pass", f"{_size(size)} needed at most, {_size(look.free)} free")
+    return Check("space", "pass", f"{_size(size)} needed at most{also}, {_size(look.free)} free")
 
 
 def _inodes(side: Side, look: Look, count: int) -> Check:
@@ -101,8 +119,7 @@ def _inodes(side: Side, look: Look, count: int) -> Check:
 
 
 def is_swap_unsure(look: Look) -> bool:
-    """Whether the swap can't be expected to be one step, so that it needs a yes. An overlay alone says little: only a
-    package of an image's own layer can't be exchanged there."""
+    """Whether the filesystem may not know the exchange of two folders, so that the swap needs a yes."""
     return look.filesystem.startswith(SHARED_FILESYSTEMS)
 
 

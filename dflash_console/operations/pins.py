@@ -69,7 +69,7 @@ async def ask_pins(
         return Check("pins", "warn", f"{side.host} is not connected")
     fields = order(view, config, side.venv, fleet.views(), is_deep=True).fields
     try:
-        await fleet.request(side.host, "ship", SHIPPING, modules=deep_modules())
+        await fleet.request(side.host, "ship", SHIPPING, modules=deep_modules(("packaging",)))
         raw = await fleet.request(
             side.host,
             "verify",

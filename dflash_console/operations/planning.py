@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from dflash_console.config import Config
@@ -13,9 +14,10 @@ from dflash_console.copies import Comparison, CopyPlan, Entry, Look, Side, Targe
 from dflash_console.errors import CopyError, LinkError
 from dflash_console.fleet import HostView
 from dflash_console.link import clean
+from dflash_console.link.channel import TakeEntries
 from dflash_console.model import Missing
 from dflash_console.operations import remote
-from dflash_console.operations.comparing import difference, size_of
+from dflash_console.operations.comparing import Known, Matching
 from dflash_console.operations.ground import counted
 from dflash_console.operations.judging import of_package
 from dflash_console.operations.orders import at_home, order
@@ -25,7 +27,16 @@ from dflash_console.operations.reaching import MOST_ON_A_HOST, Reaching
 from dflash_console.operations.verify import fingerprint_of, prove
 from dflash_console.verdict import Check, Verdict
 
-__all__ = ["compare", "make_plan", "plan_roll_back", "read_text", "side_of", "units_of"]
+__all__ = [
+    "Planned",
+    "compare",
+    "make_plan",
+    "plan_roll_back",
+    "planning",
+    "read_text",
+    "side_of",
+    "units_of",
+]
 
 Told = Callable[[str], None]
 
@@ -49,38 +60,59 @@ async def make_plan(
     they were then. Never raises a LinkError: what could not be had is a `problem` of the plan or of
     one of its targets.
     """
+    async with planning(fleet, config, source, targets, told=told, known=known) as planned:
+        return await planned.whole()
+
+
+@asynccontextmanager
+async def planning(
+    fleet: Reaching,
+    config: Config,
+    source: Side,
+    targets: Sequence[Side],
+    *,
+    told: Told = _silent,
+    known: Callable[[Side], Verdict | None] = lambda side: None,
+) -> AsyncIterator[Planned]:
+    """As `make_plan`, but given when all was looked at, and the source may still be verified: that takes an import of
+    the package. It is given up at the end of the block."""
     planner = _Planner(fleet, config, told)
     source = planner.at_home(source)
     sides = tuple(dict.fromkeys(planner.at_home(side) for side in targets))
-    async with asyncio.TaskGroup() as tasks:
-        seen = tasks.create_task(planner.look(source))
-        verdict = tasks.create_task(planner.verify(source, known(source)))
-        requirements = tasks.create_task(planner.requirements(source))
-        looks = [tasks.create_task(planner.look(side)) if side != source else None for side in sides]
-        pins = [
-            tasks.create_task(planner.pins(requirements, source, side)) for side in sides if side != source
-        ]
-    told_pins = iter(pins)
-    ours = seen.result()
-    plans = []
-    for side, look in zip(sides, looks, strict=True):
-        if look is None:
-            plans.append(TargetPlan(side, problem=f"{side} is the source itself"))
-        else:
-            plan = planner.target(
-                source, ours, verdict.result(), side, look.result(), next(told_pins).result()
-            )
-            plans.append(plan)
-    return CopyPlan(
-        source,
-        tuple(plans),
-        look=ours.look,
-        entries=tuple(ours.entries),
-        verdict=verdict.result(),
-        problem=ours.problem or _why_no_source(source, ours.look),
-        is_unreachable=ours.is_unreachable,
-        at=time.time(),
-    )
+    failure: Exception | None = None
+    async with asyncio.TaskGroup() as proving:
+        # Before the looks: it takes the longest.
+        verdict = proving.create_task(planner.verify(source, known(source)))
+        try:
+            yield Planned(await planner.looked(source, sides), verdict)
+        except Exception as error:  # noqa: BLE001 - raised below, where no group wraps it
+            failure = error
+        finally:
+            verdict.cancel()
+    if failure is not None:
+        raise failure
+
+
+class Planned:
+    """A plan, and the one that it becomes when the source is verified."""
+
+    def __init__(
+        self, make: Callable[[Verdict | None, bool], CopyPlan], verdict: asyncio.Task[Verdict | None]
+    ) -> None:
+        self._make = make
+        self._verdict = verdict
+        self.plan = self._made()
+        """What is known by now; `is_proving` while the source is verified."""
+
+    async def whole(self) -> CopyPlan:
+        """The plan with the source's verdict; waits for it."""
+        await asyncio.wait([self._verdict])
+        self.plan = self._made()
+        return self.plan
+
+    def _made(self) -> CopyPlan:
+        is_proving = not self._verdict.done()
+        return self._make(None if is_proving else self._verdict.result(), is_proving)
 
 
 async def compare(
@@ -90,16 +122,16 @@ async def compare(
     can. Never raises a LinkError."""
     planner = _Planner(fleet, config, _silent)
     async with asyncio.TaskGroup() as tasks:
-        ours = tasks.create_task(planner.look(planner.at_home(left)))
-        theirs = tasks.create_task(planner.look(planner.at_home(right)))
-    one, other = ours.result(), theirs.result()
+        ours = tasks.create_task(planner.listing(planner.at_home(left)))
+        theirs = tasks.create_task(planner.matched(planner.at_home(right), ours, is_kept=True))
+    one, (other, matching) = ours.result().seen, theirs.result()
     problem = "; ".join(filter(None, (one.problem, other.problem)))
     if one.look is None or other.look is None:
         return one.look, other.look, None, problem
     for side, look in ((left, one.look), (right, other.look)):
         if look.state == "broken":
             problem = "; ".join(filter(None, (problem, f"{side}: {look.problem or 'no environment'}")))
-    return one.look, other.look, None if problem else difference(one.entries, other.entries), problem
+    return one.look, other.look, None if problem else matching.comparison(), problem
 
 
 async def read_text(fleet: Reaching, config: Config, side: Side, path: str) -> str:
@@ -125,11 +157,11 @@ async def plan_roll_back(fleet: Reaching, config: Config, side: Side, backup: st
     with its backups, checks and needs. Reads only, and never raises a LinkError."""
     planner = _Planner(fleet, config, _silent)
     side = planner.at_home(side)
-    seen = await planner.look(side, entries=False)
+    seen = await planner.look(side)
     if seen.look is None:
         return TargetPlan(side, problem=seen.problem, is_unreachable=seen.is_unreachable)
     host = config.hosts[side.host]
-    checks = roll_back_checks(side, host, seen.look, planner.units(side), backup)
+    checks = roll_back_checks(side, host, seen.look, planner.units(side, seen.look), backup)
     needs = needs_of(side, host, seen.look, checks, verdict=None, source=None)
     return TargetPlan(side, look=seen.look, checks=checks, needs=needs)
 
@@ -160,21 +192,36 @@ def side_of(view: HostView, config: Config, venv: str | None) -> Side | str:
     return f"no environment was found on {name}: name one as {name}:PATH, or package_venv in the config"
 
 
-def units_of(view: HostView | None, venv: str) -> tuple[str, ...]:
-    """The active units of a host that run from an environment."""
+def units_of(view: HostView | None, venv: str, look: Look | None = None) -> tuple[str, ...]:
+    """The active units of a host that run from an environment, by whatever path, once it was looked at."""
+    real = look.real if look is not None else ""
     units = view.snapshot.units if view is not None and view.snapshot is not None else []
     return tuple(
         unit.name
         for unit in units
-        if unit.venv == venv and unit.active in ("active", "activating", "reloading", "deactivating")
+        if (unit.venv == venv or (real and unit.real_venv == real))
+        and unit.active in ("active", "activating", "reloading", "deactivating")
     )
 
 
 class _Seen(NamedTuple):
     look: Look | None
-    entries: Sequence[Entry] = ()
     problem: str = ""
     is_unreachable: bool = False
+
+
+class _Listed(NamedTuple):
+    """The first side, of which all is kept."""
+
+    seen: _Seen
+    known: Known
+
+
+class _Matched(NamedTuple):
+    """Another side, of which only what differs from the first one is kept."""
+
+    seen: _Seen
+    matching: Matching
 
 
 class _Planner:
@@ -194,22 +241,45 @@ class _Planner:
         view = self._views.get(side.host)
         return side if view is None else Side(side.host, at_home(view, side.venv))
 
-    def units(self, side: Side) -> tuple[str, ...]:
-        return units_of(self._views.get(side.host), side.venv)
+    def units(self, side: Side, look: Look) -> tuple[str, ...]:
+        return units_of(self._views.get(side.host), side.venv, look)
 
-    async def look(self, side: Side, *, entries: bool = True) -> _Seen:
+    async def listing(self, side: Side) -> _Listed:
+        entries: list[Entry] = []
+
+        async def keep(part: Sequence[Entry]) -> None:
+            entries.extend(part)
+
+        seen = await self.look(side, keep)
+        return _Listed(seen, Known(tuple(entries)))
+
+    async def matched(self, side: Side, first: asyncio.Task[_Listed], *, is_kept: bool = False) -> _Matched:
+        """Another side, held against the first one part by part; its host is held up until that one is listed."""
+        matching: Matching | None = None
+
+        async def take(part: Sequence[Entry]) -> None:
+            nonlocal matching
+            if matching is None:
+                matching = Matching((await first).known, is_kept=is_kept)
+            matching.take(part)
+
+        seen = await self.look(side, take)
+        return _Matched(seen, matching or Matching((await first).known))
+
+    async def look(self, side: Side, give: TakeEntries | None = None) -> _Seen:
+        """What is there; `give` gets its entries, which are not asked for without."""
         if side.host not in self._config.hosts:
             return _Seen(None, problem=f"{side.host} is not a host of the config")
         self._told(f"looking at {side}")
         try:
             async with self._turns[side.host], self._fleet.channel(side.host) as channel:
-                look, found = await remote.look(
-                    channel, side.venv, self._config.package.name, entries=entries
+                look, _ = await remote.look(
+                    channel, side.venv, self._config.package.name, entries=give is not None, give=give
                 )
         except (LinkError, CopyError) as error:
             return _Seen(None, problem=str(error), is_unreachable=isinstance(error, LinkError))
         self._told(f"{side}: {look.version or look.state}, {counted(look.files, 'file')}")
-        return _Seen(look, found)
+        return _Seen(look)
 
     async def verify(self, side: Side, known: Verdict | None) -> Verdict | None:
         view = self._views.get(side.host)
@@ -236,43 +306,78 @@ class _Planner:
         view = self._views.get(side.host)
         return await ask_pins(self._fleet, self._config, view, await requirements, source, side)
 
+    async def looked(self, source: Side, sides: Sequence[Side]) -> Callable[[Verdict | None, bool], CopyPlan]:
+        """Looks at all; makes the plan from that, the source's verdict, and whether that is still to come."""
+        others = [side for side in sides if side != source]
+        async with asyncio.TaskGroup() as tasks:
+            # Before the targets': theirs are held up until it is there, also where they take turns on its own host.
+            seen = tasks.create_task(self.listing(source))
+            requirements = tasks.create_task(self.requirements(source))
+            looks = {side: tasks.create_task(self.matched(side, seen)) for side in others}
+            pins = {side: tasks.create_task(self.pins(requirements, source, side)) for side in others}
+        ours = seen.result()
+
+        def plan_of(side: Side, verdict: Verdict | None, is_proving: bool) -> TargetPlan:
+            if side == source:
+                return TargetPlan(side, problem=f"{side} is the source itself")
+            look, pin = looks[side].result(), pins[side].result()
+            return self.target(source, ours, verdict, side, look, pin, is_proving=is_proving)
+
+        def make(verdict: Verdict | None, is_proving: bool) -> CopyPlan:
+            return CopyPlan(
+                source,
+                tuple(plan_of(side, verdict, is_proving) for side in sides),
+                look=ours.seen.look,
+                entries=ours.known.entries,
+                verdict=verdict,
+                is_proving=is_proving,
+                problem=ours.seen.problem or _why_no_source(source, ours.seen.look),
+                is_unreachable=ours.seen.is_unreachable,
+                at=time.time(),
+            )
+
+        return make
+
     def target(
         self,
         source: Side,
-        ours: _Seen,
+        ours: _Listed,
         verdict: Verdict | None,
         side: Side,
-        theirs: _Seen,
+        theirs: _Matched,
         pins: Check | None,
+        *,
+        is_proving: bool,
     ) -> TargetPlan:
         """The plan for one target from all that was seen."""
-        if theirs.look is None:
-            return TargetPlan(side, problem=theirs.problem, is_unreachable=theirs.is_unreachable)
-        if ours.look is None:
-            return TargetPlan(side, look=theirs.look)
+        source_look, (look, problem, is_unreachable) = ours.seen.look, theirs.seen
+        if look is None:
+            return TargetPlan(side, problem=problem, is_unreachable=is_unreachable)
+        if source_look is None:
+            return TargetPlan(side, look=look)
         host = self._config.hosts[side.host]
-        differs = difference(ours.entries, theirs.entries)
+        differs, size = theirs.matching.difference()
         question = Question(
             source,
-            ours.look,
-            ours.entries,
+            source_look,
+            ours.known.entries,
             verdict,
             side,
-            theirs.look,
+            look,
             host,
-            differs,
-            units=self.units(side),
+            units=self.units(side, look),
             pins=pins,
             package=self._config.package.name,
+            is_proving=is_proving,
         )
         checks = preflight(question)
         return TargetPlan(
             side,
-            look=theirs.look,
+            look=look,
             difference=differs,
-            bytes=size_of(differs),
+            bytes=size,
             checks=checks,
-            needs=needs_of(side, host, theirs.look, checks, verdict=verdict, source=source),
+            needs=needs_of(side, host, look, checks, verdict=verdict, source=source),
             beside=beside(question),
         )
 

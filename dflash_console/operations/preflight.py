@@ -12,14 +12,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from dflash_console.config import HostConfig
-from dflash_console.copies import Comparison, Entry, Look, Need, Side
-from dflash_console.operations.ground import counted, disk_checks, few, is_swap_unsure, use_checks
+from dflash_console.copies import Entry, Look, Need, Side
+from dflash_console.operations.ground import BLOCK, counted, disk_checks, few, is_swap_unsure, use_checks
 from dflash_console.verdict import Check, CheckState, Verdict
 
-__all__ = ["BLOCK", "Question", "beside", "needs_of", "preflight", "roll_back_checks"]
+__all__ = ["Question", "beside", "needs_of", "preflight", "roll_back_checks"]
 
-BLOCK = 4096
-"""Bytes that a file may take up beyond its size, a folder by itself."""
 SHOWN = 3
 
 
@@ -36,12 +34,13 @@ class Question(msgspec.Struct, frozen=True):
     look: Look
     """Of the target."""
     host: HostConfig
-    difference: Comparison
     units: tuple[str, ...] = ()
     """Active units on the target that run from its environment."""
     pins: Check | None = None
     """What the target's agent says of the source's requirements; None when it could not be asked."""
     package: str = "sglang"
+    is_proving: bool = False
+    """Whether the verdict is still to come."""
 
 
 def preflight(question: Question) -> tuple[Check, ...]:
@@ -78,10 +77,14 @@ def needs_of(
         needs.append(Need("onto_source", f"{side.host} has the role source: {what}"))
     if states["importers"].state == "warn":
         needs.append(Need("running", states["importers"].detail))
-    if source is not None and (verdict is None or not verdict.is_ready):
+    if source is not None and states["source"].state == "warn":
         needs.append(Need("unverified", states["source"].detail))
+    if "versions" in states and states["versions"].state == "warn":
+        needs.append(Need("python", states["versions"].detail))
     if is_swap_unsure(look):
         needs.append(Need("warned", states["filesystem"].detail))
+    if look.layer != "own":
+        needs.append(Need("layer", states["filesystem"].detail))
     if host.production:
         needs.append(Need("production", f"{side.host} is a production host: type its name"))
     return tuple(needs)
@@ -127,20 +130,25 @@ def _source(question: Question) -> Check:
             f"{where}: {left.what} was not brought to its end ({left.step}; {left.outlook}): settle it first, with a "
             "copy onto it or a rollback there",
         )
-    if verdict is None:
-        return Check("source", "warn", f"{where} could not be verified: verify it first (v)")
-    if not verdict.is_ready:
-        why = (
-            "; ".join(f"{check.name}: {check.detail}" for check in verdict.reasons[:SHOWN])
-            or "checks are missing"
-        )
-        return Check("source", "warn", f"{where} is not ready itself: {why}"[:2000])
     look = question.source_look
-    what = f"{where}: {look.version or 'a package'}, {counted(look.files, 'file')}, verified"
+    doubts = []
+    if verdict is None and not question.is_proving:
+        doubts.append("could not be verified: verify it first (v)")
+    elif verdict is not None and not verdict.is_ready:
+        reasons = "; ".join(f"{check.name}: {check.detail}" for check in verdict.reasons[:SHOWN])
+        doubts.append(f"is not ready itself: {reasons or 'checks are missing'}")
+    if look.restless:
+        doubts.append(f"changed while it was read ({few(look.restless)}): plan again when nobody works on it")
+    if doubts:
+        return Check("source", "warn", f"{where} {'; and it '.join(doubts)}"[:2000], look.restless[:256])
+    what = f"{where}: {look.version or 'a package'}, {counted(look.files, 'file')}"
+    if verdict is None:
+        return Check("source", "unknown", f"{what}: it is still being verified, nothing is swapped before")
+    what += ", verified"
     if verdict.warnings:
         names = ", ".join(check.name for check in verdict.warnings[:SHOWN])
         what += f" ({counted(len(verdict.warnings), 'warning')}: {names})"
-    return Check("source", "pass", what)
+    return Check("source", "pass", f"{what}; nothing changed while it was read")
 
 
 def _names(question: Question) -> Check:
@@ -231,17 +239,33 @@ def _versions(question: Question) -> Check:
     ours, theirs = question.source_look.python, question.look.python
     if not ours or not theirs:
         side = question.side if not theirs else question.source
-        return Check("versions", "warn", f"the Python version of {side} could not be told")
+        words = f"the Python version of {side} could not be told: whether it is the same on both sides is not known"
+        return Check("versions", "warn", words)
     if _minor(ours) == _minor(theirs):
         return Check("versions", "pass", f"Python {theirs} there, {ours} at the source")
     return Check(
         "versions",
         "warn",
-        f"Python {theirs} on {question.side}, {ours} at the source: what is imported there is another Python's code",
+        f"Python {theirs} on {question.side}, {ours} at the source: it was proved with another Python, and may have "
+        "what this one does not know",
     )
 
 
 def _compiled(question: Question) -> Check:
+    ours, theirs = question.source_look.python, question.look.python
+    bytecode = [entry.path for entry in question.entries if entry.path.endswith(".pyc")]
+    if bytecode and ours and theirs and _minor(ours) != _minor(theirs):
+        return Check(
+            "compiled",
+            "fail",
+            f"{counted(len(bytecode), 'module')} without source, made for Python {ours}; Python {theirs} on "
+            f"{question.side} can't load them: give the target the source's Python, or copy from another one",
+            tuple(bytecode[:256]),
+        )
+    return _compiled_files(question)
+
+
+def _compiled_files(question: Question) -> Check:
     files = [entry.path for entry in question.entries if entry.path.endswith(".so")]
     if not files:
         return Check("compiled", "pass", "no compiled files")

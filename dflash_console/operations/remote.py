@@ -15,7 +15,7 @@ from dflash_console.bounds import Count
 from dflash_console.copies import LISTED_AT_ONCE, MOST_FILES, Claim, Entry, Look, Side, Swapped
 from dflash_console.errors import AgentFailed
 from dflash_console.link import Channel, Listed, clean
-from dflash_console.link.channel import Progress, TakeData
+from dflash_console.link.channel import Progress, TakeData, TakeEntries
 from dflash_console.verdict import Check
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "claim",
     "expect",
     "fill",
+    "find_spec",
     "look",
     "read",
     "release",
@@ -94,10 +95,17 @@ def _as(kind: type[T], raw: msgspec.Raw, channel: Channel) -> T:
 
 
 async def look(
-    channel: Channel, venv: str, package: str, *, entries: bool, progress: Progress | None = None
+    channel: Channel,
+    venv: str,
+    package: str,
+    *,
+    entries: bool,
+    progress: Progress | None = None,
+    give: TakeEntries | None = None,
 ) -> tuple[Look, list[Entry]]:
-    """What is at a place; its entries only when they are asked for. What the console can't name is `strange`."""
-    listed = Listed()
+    """What is at a place; its entries only when they are asked for, and not when `give` gets them part by part (see
+    `link.Listed`). What the console can't name is `strange`."""
+    listed = Listed(give)
     channel.grant(LISTING if entries else 0)
     try:
         raw = await channel.request(
@@ -158,8 +166,10 @@ async def claim(
     stamp: str,
     tree: str,
     keep_backups: int,
+    may_copy: bool = False,
 ) -> Claim:
-    """Takes the lock there, if nobody has it and nothing has changed."""
+    """Takes the lock there, if nobody has it and nothing has changed. `may_copy`: a package that can't be renamed may
+    be copied aside and removed."""
     channel.is_used_up = True
     where = {"host": origin.host, "venv": origin.venv, "version": version} if origin is not None else {}
     raw = await channel.request(
@@ -174,6 +184,7 @@ async def claim(
         stamp=stamp,
         tree=tree,
         keep_backups=keep_backups,
+        may_copy=may_copy,
     )
     return _as(Claim, raw, channel)
 
@@ -216,6 +227,13 @@ async def restore(channel: Channel, backup: str, modules: list[list[str]]) -> Sw
         "restore", DISK, whole=WHOLE, backup=backup, modules=modules, limit=CHECK_LIMIT
     )
     return _as(Swapped, raw, channel)
+
+
+async def find_spec(channel: Channel, modules: object, limit: float) -> msgspec.Raw | None:
+    """The answer to the part `find_spec` of a verification of what was just put in its place; None when the host has
+    no short way to it, and the part has to be asked of its agent."""
+    raw = await channel.request("find_spec", DISK, whole=WHOLE, modules=modules, limit=limit)
+    return raw if _as(_Checks, raw, channel).checks else None
 
 
 async def settle(channel: Channel, *, keep: bool, note: str) -> Settled:

@@ -61,7 +61,7 @@ class RollBackTarget(Target):
         swapped = await remote.restore(channel, self._backup, [])
         self.take_swap(swapped)
         self.tell("verifying", "verifying the package in its place")
-        verdict = await self.prove()
+        verdict = await self.prove(channel)
         why = "; ".join(f"{check.name}: {check.detail}" for check in verdict.reasons[:2])
         note = self.unverified(verdict)
         if not note and not verdict.is_ready:

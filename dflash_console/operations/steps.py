@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -19,6 +19,7 @@ from dflash_console.copies import (
 from dflash_console.errors import AgentFailed, CopyError, LinkError
 from dflash_console.link import Channel
 from dflash_console.operations import remote
+from dflash_console.operations.gate import refusal
 from dflash_console.operations.ground import few
 from dflash_console.operations.judging import importable, is_there_already, of_package
 from dflash_console.operations.planning import units_of
@@ -50,16 +51,19 @@ class CopyTarget(Target):
         by: str,
         changed: Callable[[TargetRun], None],
         pump: Pump,
+        whole: Callable[[], Awaitable[CopyPlan]] | None = None,
     ) -> None:
         super().__init__(fleet, config, target.side, by, changed)
         differs = target.difference
         if differs is not None:
-            counts = {name: len(getattr(differs, name)) for name in ("added", "changed", "removed")}
+            counts = {name: getattr(differs, name) for name in ("added", "changed", "removed")}
             self.run = msgspec.structs.replace(self.run, **counts)
         self._plan = plan
         self._target = target
         self._consent = consent
+        self.may_copy = "layer" in consent.allowed
         self._pump = pump
+        self._whole = whole
         self._rate = Rate()
         self._is_announced = False
 
@@ -75,39 +79,57 @@ class CopyTarget(Target):
 
     async def change(self, channel: Channel) -> str:
         plan = self._plan
-        await self.claim(
+        claim = await self.claim(
             channel,
             what=f"copy from {plan.source.host}",
             origin=plan.source,
             look=self._target.look,
             ours=plan.look,
         )
-        await self._refuse_running(channel)
-        if is_there_already(plan.look, self._target) and (words := await self._leave(channel)):
-            return words
+        await self._refuse_running(channel, claim.importers)
+        if is_there_already(plan.look, self._target):
+            await self._judge_source(channel)
+            if words := await self._leave(channel):
+                return words
         self.tell("sending", "comparing with what is there")
         await remote.expect(channel, plan.entries)
         wanted = await remote.want(channel)
         await self._receive(channel, plan.entries, wanted.wanted)
+        if "unverified" in self._consent.allowed:
+            # What is checked depends on what is wrong with the source.
+            await self._judge_source(channel)
         self.tell("checking", "checking every file again, its owner, the import", rate=0.0, left=None)
         checks = await remote.check(channel, self._to_import())
         self.run = msgspec.structs.replace(self.run, checks=checks)
+        await self._judge_source(channel)
         if failed := [check for check in checks if check.state == "fail"]:
             raise Stopped(f"nothing was changed: {failed[0].name}: {failed[0].detail}")
         # Much may have begun while the files came.
-        await self._refuse_running(channel)
+        importers = next((check.evidence for check in checks if check.name == "importers"), ())
+        await self._refuse_running(channel, importers)
         return ""
 
-    async def _refuse_running(self, channel: Channel) -> None:
+    async def _judge_source(self, channel: Channel) -> None:
+        """Has the gate see the plan once its source is verified. Raises Refused when it does not let it pass."""
+        if self._whole is None or not self._plan.is_proving:
+            return
+        self.tell(self.run.state, f"waiting for the verification of {self._plan.source}")
+        self._plan = await self._whole()
+        self._target = next(target for target in self._plan.targets if target.side == self.side)
+        if why := refusal(self._target, self._consent, read_only=False):
+            await remote.release(channel)
+            raise Refused(why)
+
+    async def _refuse_running(self, channel: Channel, importers: Sequence[str]) -> None:
         """Raises Refused when something runs from there now that was not there to say yes to."""
         if "running" in self._consent.allowed:
             return
         view = next((view for view in self._fleet.views() if view.config.name == self.side.host), None)
-        if units := units_of(view, self.side.venv):
+        units = units_of(view, self.side.venv, self._target.look)
+        if who := (*(f"unit {unit}" for unit in units), *importers):
             await remote.release(channel)
             raise Refused(
-                f"{few([f'unit {unit}' for unit in units])} began to run from {self.side} after the plan was made: "
-                "make a new plan"
+                f"{few(who)} began to run from {self.side} after the plan was made: make a new plan"
             )
 
     async def _leave(self, channel: Channel) -> str:
@@ -115,7 +137,7 @@ class CopyTarget(Target):
         as it lies there, so that it has to be laid anew (bytecode and leftovers are none of a package's files)."""
         self.end()
         self.tell("verifying", "already the same: verifying it as it is")
-        verdict = await self.prove()
+        verdict = await self.prove(channel)
         keep, note = self._judge(verdict)
         if not keep:
             self.note(f"already the same, but {note}: laid anew")
@@ -221,7 +243,7 @@ class CopyTarget(Target):
         self.tell("swapping", "exchanging the package")
         self.take_swap(await remote.swap(channel))
         self.tell("verifying", "verifying the package in its place")
-        verdict = await self.prove()
+        verdict = await self.prove(channel)
         self.run = msgspec.structs.replace(self.run, verdict=verdict)
         keep, note = self._judge(verdict)
         if not keep:

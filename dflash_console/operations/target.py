@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from dflash_console.config import Config
 from dflash_console.copies import Claim, Look, RunState, Side, Swapped, TargetRun
-from dflash_console.errors import LinkError
+from dflash_console.errors import CopyError, LinkError
 from dflash_console.link import Channel
 from dflash_console.operations import remote
+from dflash_console.operations.ending import since_words
 from dflash_console.operations.judging import of_package
-from dflash_console.operations.orders import order
+from dflash_console.operations.orders import LIMITS, order
 from dflash_console.operations.reaching import Reaching
 from dflash_console.operations.verify import prove
 from dflash_console.verdict import Verdict
@@ -44,6 +46,8 @@ class Target:
         self.is_committed = False
         """Whether it must not be interrupted any more: it is swapped, or may be."""
         self.side = side
+        self.may_copy = False
+        """Whether a package that can't be renamed may be copied aside and removed."""
         self._unasked: LinkError | None = None
         """What ended the last verification's questions before they were answered."""
         self._fleet = fleet
@@ -80,7 +84,7 @@ class Target:
 
     async def claim(
         self, channel: Channel, *, what: str, origin: Side | None, look: Look | None, ours: Look | None
-    ) -> None:
+    ) -> Claim:
         """Takes the lock, if all is as it was seen in `look`; `ours` is what comes there."""
         self.tell("claiming", "taking the lock")
         claim: Claim = await remote.claim(
@@ -94,24 +98,26 @@ class Target:
             stamp=look.stamp if look is not None else "",
             tree=ours.tree if ours is not None else "",
             keep_backups=self._config.package.keep_backups,
+            may_copy=self.may_copy,
         )
         if claim.recovered:
             self.note(claim.recovered)
         if claim.locked is not None:
             holder = claim.locked
-            since = time.strftime("%H:%M:%S", time.gmtime(holder.since))
+            since = since_words(holder.since, time.time())
             raise Refused(
-                f"held by {holder.by} since {since} UTC ({holder.what or 'a copy'}): wait for its end and plan again"
+                f"held by {holder.by} since {since} ({holder.what or 'a copy'}): wait for its end and plan again"
             )
         if claim.changed:
             raise Refused(f"not as it was when the plan was made: {claim.changed}; make a new plan")
+        return claim
 
-    async def prove(self) -> Verdict:
-        """Verifies what is at the place now."""
+    async def prove(self, channel: Channel) -> Verdict:
+        """Verifies what is at the place now; `channel` is the one it was claimed over."""
         views = self._fleet.views()
         view = next(view for view in views if view.config.name == self.side.host)
         what = order(view, self._config, self.side.venv, views, is_deep=False)
-        asking = _Asking(self._fleet)
+        asking = _Asking(self._fleet, channel)
         verdict = await prove(asking, what, lambda verdict: None)
         self._unasked = asking.failure
         # That a copy runs there just now is about this one.
@@ -134,13 +140,20 @@ class Target:
 
 
 class _Asking:
-    """A fleet that remembers what kept a question from being answered."""
+    """A fleet that remembers what kept a question from being answered. The copy process may have an interpreter that
+    is ready for one of them."""
 
-    def __init__(self, fleet: Reaching) -> None:
+    def __init__(self, fleet: Reaching, channel: Channel) -> None:
         self._fleet = fleet
+        self._channel = channel
         self.failure: LinkError | None = None
 
     async def request(self, name: str, do: str, wait: float, /, **fields: object) -> msgspec.Raw:
+        if fields.get("part") == "find_spec":
+            with suppress(LinkError, CopyError):
+                answer = await remote.find_spec(self._channel, fields["modules"], LIMITS["find_spec"])
+                if answer is not None:
+                    return answer
         try:
             return await self._fleet.request(name, do, wait, **fields)
         except LinkError as error:

@@ -14,7 +14,7 @@ from dflash_console.config import Config
 from dflash_console.fleet import HostView
 from dflash_console.model import Unit, Venv
 from dflash_console.operations.orders import environments, order
-from dflash_console.operations.verify import FAULT_LENGTH, Asking, fingerprint_of, prove
+from dflash_console.operations.verify import FAULT_LENGTH, Asking, Turns, fingerprint_of, prove
 from dflash_console.verdict import Check, Verdict, in_order
 
 __all__ = ["Verdicts"]
@@ -60,6 +60,7 @@ class Verdicts:
         are shown now."""
         self._asked: asyncio.Queue[tuple[str, str, bool]] = asyncio.Queue()
         self._running: set[tuple[str, str]] = set()
+        self._turns = Turns()
 
     def of(self, host: str) -> tuple[Verdict, ...]:
         """The verdicts on a host's environments, in the order in which they were first asked for."""
@@ -133,7 +134,7 @@ class Verdicts:
                 self._bases.pop(key, None)
                 self._unseen.pop(key, None)
                 what = order(view, self._config, venv, self._fleet.views(), is_deep=is_deep)
-                await prove(self._fleet, what, self._keep, clock=self._clock)
+                await prove(self._fleet, what, self._keep, turns=self._turns, clock=self._clock)
                 # As the agent saw it by now: what changed on the way was seen by some part or will be found stale.
                 if (seen := self._view(host)) is not None:
                     self._bases[key] = _base(seen, venv)

@@ -14,7 +14,7 @@ from dflash_console.link.shipment import deep_modules
 from dflash_console.operations.orders import LIMITS, Order
 from dflash_console.verdict import Check, Facts, Part, PartAnswer, Verdict, in_order
 
-__all__ = ["FAULT_LENGTH", "Asking", "fingerprint_of", "prove"]
+__all__ = ["AT_ONCE", "FAULT_LENGTH", "FILES_AT_ONCE", "Asking", "Turns", "fingerprint_of", "prove"]
 
 SPARE = 10.0
 """Seconds beyond a part's own limit within which the agent must have said that it was reached."""
@@ -24,6 +24,9 @@ SHIPPING = 30.0
 ASKING = 10.0
 LOOKING = 30.0
 """Seconds within which a look at all files of a package must be answered."""
+
+AT_ONCE, FILES_AT_ONCE = 8, 4
+"""Parts of one host that are asked at once, and of those `files` besides: as many as its agent does (agent/jobs.py)."""
 
 _decoder = msgspec.json.Decoder(PartAnswer)
 _facts = msgspec.json.Decoder(Facts)
@@ -37,18 +40,36 @@ class Asking(Protocol):
         ...
 
 
+class Turns:
+    """Keeps what is asked of each host to what its agent does at once. What waited there would use up its own time, so
+    that of many environments the last ones would seem to hang."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, bool], asyncio.Semaphore] = {}
+
+    def of(self, host: str, part: Part) -> asyncio.Semaphore:
+        """What to hold while a part is asked."""
+        is_quick = part == "files"
+        key = (host, is_quick)
+        if key not in self._places:
+            self._places[key] = asyncio.Semaphore(FILES_AT_ONCE if is_quick else AT_ONCE)
+        return self._places[key]
+
+
 async def prove(
     fleet: Asking,
     order: Order,
     changed: Callable[[Verdict], None],
     *,
+    turns: Turns | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Verdict:
-    """The verdict on one environment; `changed` gets each state of it on the way, the last one too.
+    """The verdict on one environment; `changed` gets each state of it on the way, the last one too. `turns` is shared
+    by all that are proved at a time.
 
     It never raises a LinkError: what could not be asked is a check in the state `unknown`.
     """
-    proof = _Proof(fleet, order, changed, clock)
+    proof = _Proof(fleet, order, changed, turns or Turns(), clock)
     async with asyncio.TaskGroup() as tasks:
         prepared = tasks.create_task(proof.prepare())
         for part in order.parts:
@@ -67,9 +88,15 @@ async def fingerprint_of(fleet: Asking, host: str, venv: str, package: str) -> s
 
 class _Proof:
     def __init__(
-        self, fleet: Asking, order: Order, changed: Callable[[Verdict], None], clock: Callable[[], float]
+        self,
+        fleet: Asking,
+        order: Order,
+        changed: Callable[[Verdict], None],
+        turns: Turns,
+        clock: Callable[[], float],
     ) -> None:
         self._fleet = fleet
+        self._turns = turns
         self._order = order
         self._changed = changed
         self._clock = clock
@@ -110,9 +137,10 @@ class _Proof:
         if not problem:
             fields = {**self._order.fields, **(self._deep_fields if is_deep else {})}
             try:
-                raw = await self._fleet.request(
-                    self._order.host, "verify", limit + SPARE, part=part, limit=limit, **fields
-                )
+                async with self._turns.of(self._order.host, part):
+                    raw = await self._fleet.request(
+                        self._order.host, "verify", limit + SPARE, part=part, limit=limit, **fields
+                    )
                 answer = _decoder.decode(raw)
             except LinkError as error:
                 answer = PartAnswer((Check(part, "unknown", str(error)),))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, get_args
 
-from dflash_console.copies import Comparison, Consent, CopyPlan, NeedCode, Side, TargetPlan
+from dflash_console.copies import Consent, CopyPlan, NeedCode, Side, TargetPlan
 from dflash_console.ui.actions import Place, bindings
 from dflash_console.ui.choice import Answer, PickScreen
-from dflash_console.ui.drawing.copy_plan import Folder, draw_making, draw_plan, folders_of
+from dflash_console.ui.drawing.copy_plan import draw_making, draw_plan
 from dflash_console.ui.drawing.copy_question import draw_copy_question, draw_leaving
 from dflash_console.ui.drawing.copying import draw_runs
 from dflash_console.ui.drawing.line import Line, Row, safe
@@ -41,7 +41,6 @@ class CopyScreen(PageScreen):
     def __init__(self, *, is_plan: bool) -> None:
         super().__init__()
         self._is_plan = is_plan
-        self._known: dict[int, tuple[Comparison, Sequence[Folder]]] = {}
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -66,7 +65,6 @@ class CopyScreen(PageScreen):
     def show(self, *, is_plan: bool) -> None:
         """Shows the plan, or the runs, from the start."""
         self._is_plan = is_plan
-        self._known.clear()
         self.rows.start()
         self.owner.paint()
 
@@ -106,20 +104,12 @@ class CopyScreen(PageScreen):
                 wall,
                 away=copying.away(),
                 refused=self._refused,
-                folders=self._folders,
                 package=self.desk.package,
                 left_out=copying.left_out,
             )
         if copies.is_planning and copying.source is not None:
             return draw_making(copying.source, copying.targets, copies.steps, width, copying.away())
         return _nothing(width, copies.steps or "the plan was not made; ^r makes it anew")
-
-    def _folders(self, difference: Comparison) -> Sequence[Folder]:
-        """`folders_of`, once for each difference of the plan: there may be 100,000 files in it."""
-        known = self._known.get(id(difference))
-        if known is None or known[0] is not difference:
-            known = self._known[id(difference)] = (difference, folders_of(difference))
-        return known[1]
 
     def _refused(self, target: TargetPlan) -> str:
         return self.desk.refusal(target, consent_to_all(target.side.host))

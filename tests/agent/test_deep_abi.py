@@ -12,6 +12,7 @@ from dflash_console.agent.deep import driver, python_abi
 from dflash_console.agent.deep.compiled import find_compiled
 from dflash_console.agent.deep.elf import Broken, Library
 from dflash_console.agent.deep.environment import Environment
+from dflash_console.agent.glibc import host_glibc
 from dflash_console.agent.verify.ground import Ground
 from dflash_console.verdict import Check
 from tests.agent.deep_part import DRIVER, checks, one
@@ -234,7 +235,7 @@ def test_a_wheel_for_a_newer_glibc_whose_files_need_less_is_a_warning(
 
 
 def test_the_hosts_glibc_is_told() -> None:
-    assert python_abi.host_glibc() > (2, 17)
+    assert host_glibc() > (2, 17)
 
 
 # ---- libraries

@@ -133,8 +133,16 @@ def test_a_unit_that_does_not_run_is_told_by_its_command(venv: Path) -> None:
     assert "command" not in facts
 
 
+def test_a_venv_that_is_reached_by_a_link_is_told_with_its_real_place(venv: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(venv)
+    facts = inspect_unit(block(f"{tmp_path}/link/bin/python -m sglang.launch_server"))
+    assert (facts["venv"], facts["real_venv"]) == (f"{tmp_path}/link", os.path.realpath(venv))
+
+
 def test_an_interpreter_outside_any_venv_has_none() -> None:
-    assert inspect_unit(block("/usr/bin/python3 x.py"))["venv"] is None
+    facts = inspect_unit(block("/usr/bin/python3 x.py"))
+    assert facts["venv"] is None
+    assert "real_venv" not in facts
 
 
 def test_a_unit_without_a_command_and_a_main_process_that_is_gone_have_reasons() -> None:

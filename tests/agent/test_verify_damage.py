@@ -16,6 +16,7 @@ from dflash_console.verdict import Check
 from tests.agent.environments import make_venv, pythons
 from tests.agent.test_verify_files import home, install, replace
 from tests.agent.test_verify_find_spec import package
+from tests.agent.test_verify_standing import vouch
 from tests.agent.verify_loop import checks, part, states
 from tests.waiting import until_sync
 from tests.wheels import lay, wheel
@@ -83,7 +84,8 @@ def test_a_real_tree_without_a_dist_info_has_nothing_absent(venv: Path, site: Pa
         ("__init__.py", "from .gone import x\n", "fail",
          "cut off: there is no sglang.gone, which {site}/sglang/__init__.py:1 imports"),
         ("__init__.py", "from . import srt, gone\nimport sglang.srt.speculative\n", "unknown", "no dist-info"),
-        ("__init__.py", "from sglang.srt.speculative.dflash_info import gone\n", "unknown", "no dist-info"),
+        ("__init__.py", "from sglang.srt.speculative.dflash_info import gone\n", "fail",
+         "cut off: there is no sglang.srt.speculative.dflash_info.gone, which "),
         ("__init__.py", "import torch, sglangs.gone\n", "unknown", "no dist-info"),
         ("__init__.py", "try:\n    import sglang.gone\nexcept ImportError:\n    pass\n", "unknown", "no dist-info"),
         ("__init__.py", "def f():\n    import sglang.gone\n", "unknown", "no dist-info"),
@@ -108,7 +110,8 @@ def test_what_is_cut_off_emptied_or_absent_without_a_record_is_named(
 def test_an_empty_library_beside_one_that_is_none_is_no_damage(venv: Path, site: Path) -> None:
     package(site)
     (site / "sglang/_core.abi3.so").touch()
-    (site / "sglang/_core.cpython-311-x86_64-linux-gnu.so").write_bytes(b"\x7fELF")
+    library = "_core.cpython-311-x86_64-linux-gnu.so"
+    shutil.copy(wheel(TREE) / "sglang/srt/grpc" / library, site / "sglang" / library)
     assert record(venv).state == "unknown"
 
 
@@ -349,3 +352,87 @@ def test_any_python_compiles(tmp_path: Path, minor: str) -> None:
     package(site)
     (site / "sglang/late.py").write_text("x = (1,\n")
     assert record(tmp_path / "venv").detail.startswith(f"damaged: {site}/sglang/late.py does not compile: ")
+
+
+# ---- patches, and what they import
+
+
+def patched(site: Path, name: str, text: str) -> None:
+    """A small package as its RECORD has it, and then another text in one file of it."""
+    package(site)
+    (site / "sglang/helper.py").write_text("there = 1\n")
+    (site / f"sglang/{name}.py").write_text("x = 1\n")
+    vouch(site)
+    (site / f"sglang/{name}.py").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("from sglang.gone import x\n", "sglang.gone"),
+        ("import sglang.gone.deep\n", "sglang.gone.deep"),
+        ("from .helper import there, gone\n", "sglang.helper.gone"),
+        ("from sglang.helper import there\nfrom sglang import helper, srt\n", ""),
+        ("from sglang.helper import *\nfrom sglang.helper import __name__\n", ""),
+        ("try:\n    from sglang.gone import x\nexcept ImportError:\n    pass\n", ""),
+        ("def late():\n    from sglang.gone import x\n", ""),
+    ],
+)
+def test_a_patch_that_imports_what_is_not_there_is_damage(
+    venv: Path, site: Path, text: str, missing: str
+) -> None:
+    patched(site, "late", text)
+    found = record(venv)
+    assert found.state == ("fail" if missing else "warn"), found
+    words = f"cut off: there is no {missing}, which {site}/sglang/late.py:1 imports"
+    assert found.detail.startswith(words if missing else "1 changed")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if x:\n    gone = 1\n",
+        "gone, y = 1, 2\n",
+        "for gone in range(3):\n    pass\n",
+        "import os as gone\n",
+        "def f():\n    global other, gone\n    gone = 1\nf()\n",
+        "def __getattr__(name):\n    return 1\n",
+        "globals()['gone'] = 1\n",
+        "from sglang import *\n",
+        "class gone:\n    pass\n",
+        "with open('/dev/null') as gone:\n    pass\n",
+        "print(gone := 1)\n",
+    ],
+)
+def test_a_name_that_a_module_may_have_by_any_way_is_not_said_to_be_gone(
+    venv: Path, site: Path, code: str
+) -> None:
+    patched(site, "launch_server", "from sglang.helper import gone\n")
+    assert record(venv).state == "fail"
+    (site / "sglang/helper.py").write_text("x = 1\n" + code)
+    assert record(venv).state == "warn", record(venv)
+
+
+def test_bytecode_that_is_cut_off_fails_where_python_takes_it(venv: Path, site: Path) -> None:
+    package(site)
+    worker = site / f"{SPECULATIVE}/dflash_worker.py"
+    os.utime(worker, (1_700_000_000, 1_700_000_000))
+    compiled = [str(venv / "bin/python"), "-m", "compileall", "-q", str(site / "sglang")]
+    subprocess.run(compiled, check=True, timeout=60)
+    (bytecode,) = worker.parent.glob("__pycache__/dflash_worker.*.pyc")
+    assert checks(venv)["bytecode"].state == "pass"
+    assert part("find_spec", venv)[0]["find_spec"].state == "pass"
+    bytecode.write_bytes(bytecode.read_bytes()[:-20])
+    assert checks(venv)["bytecode"].state == "fail"
+    typed = part("find_spec", venv)[0]["find_spec"]
+    assert typed.state == "fail"
+    assert f"{worker} does not compile: EOFError" in typed.detail
+
+
+def test_a_source_that_is_too_deep_for_the_compiler_is_damage(venv: Path, site: Path) -> None:
+    package(site)
+    (site / "sglang/late.py").write_text("x = " + "+".join(["1"] * 100_000) + "\n")
+    found = record(venv)
+    python = str(venv / "bin/python")
+    done = subprocess.run([python, "-c", "import sglang.late"], check=False, capture_output=True, timeout=60)
+    assert (found.state == "fail") == (done.returncode != 0)

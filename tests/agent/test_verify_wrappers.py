@@ -221,6 +221,7 @@ def test_files_that_the_units_user_may_not_read_fail_though_they_are_not_listed(
     (site / "sglang/lib/deep.py").write_text("x = 1\n")
     (site / "sglang/late.py").write_text("x = 1\n")
     (site / "sglang/notes.txt").write_text("x")
+    (site / "sglang/serve.py").write_text("x = 1\n")
     units.say(f"{venv}/bin/python -m sglang.serve", User="nobody")
     (site / "sglang/notes.txt").chmod(0o600)
     assert told(venv).state == "pass", told(venv)

@@ -7,16 +7,17 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from dflash_console.cli import compare, copy, main, rollback
 from dflash_console.cli.ends import End, Place
 from dflash_console.copies import Consent, CopyPlan, Side, TargetPlan, TargetRun
+from dflash_console.operations.planning import Planned
 from tests.cli import plans
 
 __all__ = ["CONFIG", "Acting", "typing"]
@@ -41,6 +42,19 @@ async def finish(target: TargetPlan, changed: Changed) -> None:
     changed(plans.run(target.side))
 
 
+class _Planned:
+    """As planning.Planned."""
+
+    def __init__(self, early: CopyPlan, late: CopyPlan) -> None:
+        self.plan = early
+        self._late = late
+
+    async def whole(self) -> CopyPlan:
+        """The late one."""
+        self.plan = self._late
+        return self.plan
+
+
 class Acting:
     """What the operations answer, and what they were asked."""
 
@@ -48,6 +62,8 @@ class Acting:
         self.config = folder / "config.toml"
         self.config.write_text(CONFIG)
         self.plan = plans.plan()
+        self.early: CopyPlan | None = None
+        """The plan before the source is verified, where that comes later."""
         self.work: Work = finish
         self.places: dict[str, Place | str] = {}
         self.planning: Callable[[], Awaitable[None]] | None = None
@@ -56,7 +72,7 @@ class Acting:
         for module in (compare, copy, rollback):
             monkeypatch.setattr(module, "with_fleet", self._with_fleet)
             monkeypatch.setattr(module, "places", self._places)
-        monkeypatch.setattr(copy, "make_plan", self._make_plan)
+        monkeypatch.setattr(copy, "planning", self._plans)
         monkeypatch.setattr(copy, "copy", self._copy)
         monkeypatch.setattr(rollback, "plan_roll_back", self._plan_roll_back)
         monkeypatch.setattr(rollback, "roll_back", self._roll_back)
@@ -74,17 +90,28 @@ class Acting:
 
         return [place(end) for end in ends]
 
-    async def _make_plan(
+    @asynccontextmanager
+    async def _plans(
         self, fleet: object, config: object, source: Side, targets: Sequence[Side], told: Any
-    ) -> CopyPlan:
+    ) -> AsyncIterator[Planned]:
         told("looking")
         if self.planning is not None:
             await self.planning()
-        return self.plan
+        yield cast(Planned, _Planned(self.early or self.plan, self.plan))
 
     async def _copy(
-        self, fleet: object, config: object, plan: CopyPlan, consent: Consent, changed: Changed, **_: object
+        self,
+        fleet: object,
+        config: object,
+        plan: CopyPlan,
+        consent: Consent,
+        changed: Changed,
+        *,
+        whole: Callable[[], Awaitable[CopyPlan]],
+        **_: object,
     ) -> tuple[TargetRun, ...]:
+        if plan.is_proving:
+            await whole()
         async with asyncio.TaskGroup() as tasks:
             for target in plan.targets:
                 self.carried.append((target.side, consent))

@@ -8,6 +8,7 @@ from dflash_console.copies import (
     Backup,
     Comparison,
     CopyPlan,
+    Difference,
     Entry,
     Look,
     Need,
@@ -16,6 +17,7 @@ from dflash_console.copies import (
     TargetPlan,
     TargetRun,
 )
+from dflash_console.operations.comparing import folders_of
 from dflash_console.verdict import NEEDED, Check, Verdict
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "TARGET",
     "backup",
     "difference",
+    "differs",
     "entry",
     "look",
     "plan",
@@ -50,6 +53,11 @@ def difference(added: int = 2, changed: int = 1, removed: int = 1) -> Comparison
     return Comparison(entries("added", added), entries("changed", changed), entries("removed", removed), 40)
 
 
+def differs(added: int = 2, changed: int = 1, removed: int = 1) -> Difference:
+    """As a plan has it."""
+    return Difference(added, changed, removed, 40, folders_of(difference(added, changed, removed)))
+
+
 def look(version: str = "0.5.9", **more: object) -> Look:
     whole = Look("/root/venv", SITE, "whole", version=version, tree=f"tree of {version}", files=44, size=4400)
     return msgspec.structs.replace(whole, **more)
@@ -65,7 +73,7 @@ def target(side: Side = TARGET, **more: object) -> TargetPlan:
         Check("space", "pass", "9G free"),
         Check("pins", "warn", "2 not met", ("torch==2.9", "numpy<2")),
     )
-    one = TargetPlan(side, look(), difference(), 300, checks, (), ("sglang-0.5.13.dist-info comes",))
+    one = TargetPlan(side, look(), differs(), 300, checks, (), ("sglang-0.5.13.dist-info comes",))
     return msgspec.structs.replace(one, **more)
 
 

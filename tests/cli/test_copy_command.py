@@ -14,7 +14,7 @@ import pytest
 from dflash_console.cli import app
 from dflash_console.cli.consent import ALLOWABLE
 from dflash_console.cli.ends import End, Unreached
-from dflash_console.copies import Consent, Side, TargetPlan
+from dflash_console.copies import Consent, FolderCount, Side, TargetPlan
 from dflash_console.verdict import Check
 from tests.cli import plans
 from tests.cli.acting import Acting, Changed, typing
@@ -375,8 +375,7 @@ def test_text_from_hosts_does_nothing_to_a_terminal(
     evil = Check(EVIL, "fail", EVIL, (EVIL,))
     look = plans.look(EVIL, backups=(plans.backup(id=EVIL, version=EVIL, in_use=EVIL),))
     need = msgspec.structs.replace(RUNNING, text=EVIL)
-    difference = plans.difference()
-    difference = msgspec.structs.replace(difference, added=(plans.entry(f"{EVIL}/{EVIL}"),))
+    difference = msgspec.structs.replace(plans.differs(), folders=(FolderCount(f"{EVIL}/{EVIL}", 1, 0, 0),))
     warned = msgspec.structs.replace(evil, state="warn")
     acting.plan = plans.plan(
         plans.target(look=look, difference=difference, checks=(warned,), needs=(need,), beside=(EVIL,)),
@@ -406,8 +405,9 @@ def test_no_line_of_the_plan_is_wider_than_the_terminal(
     acting: Acting, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    long = "sglang/" + "/".join(f"folder{number}" for number in range(30)) + "/x.py"
-    difference = msgspec.structs.replace(plans.difference(50), removed=(plans.entry(long),))
+    long = "sglang/" + "/".join(f"folder{number}" for number in range(30))
+    folders = (*plans.differs(50).folders, FolderCount(long, 0, 0, 1))
+    difference = msgspec.structs.replace(plans.differs(50), folders=folders, more_folders=9)
     acting.plan = plans.plan(plans.target(difference=difference, needs=(RUNNING, PRODUCTION)))
     assert acting(*COPY, "--dry-run") == 0
     out = capfd.readouterr().out

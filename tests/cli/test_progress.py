@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 
 import msgspec
 import pytest
@@ -110,3 +111,31 @@ def test_a_hostile_word_is_harmless_in_the_line(clock: Clock) -> None:
     assert "evil" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
     assert stream.getvalue().count("\n") == 1
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_that_nothing_comes_is_told_though_the_target_says_nothing(
+    clock: Clock, is_live: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, is_live=is_live, now=clock)
+    began = time.time() - 61.0
+    run = msgspec.structs.replace(SENDING, rate=45.0 * (1 << 20), left=1.6, began=began, seconds=1.0)
+    progress.show(run)
+
+    def told() -> str:
+        text = stream.getvalue() + capfd.readouterr().err
+        stream.seek(0)
+        stream.truncate()
+        return text
+
+    assert "nothing came for 1 m" in (first := told())
+    assert "left" not in first
+    clock.now = REPORTS
+    progress.tick()
+    assert "nothing came for 1 m" in told()
+    clock.now = 2 * REPORTS
+    progress.show(msgspec.structs.replace(run, seconds=61.0))
+    assert "45.0M/s" in told()
+    progress.tick()
+    assert told() == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -12,11 +13,18 @@ from typing import Any
 
 import pytest
 
+from dflash_console.cli.reach import reached, with_fleet
 from dflash_console.cli.status_text import Terminal
 from dflash_console.cli.verify import cut_off, exit_code, verify_json
 from dflash_console.cli.verify_text import MOST_EVIDENCE, progress, verify_text
+from dflash_console.config import Config, HostConfig
+from dflash_console.errors import BootHangs
+from dflash_console.fleet import Fleet, HostView, Pace
+from dflash_console.fleet.opening import AgentSession, Opener
 from dflash_console.model import LinkStatus
 from dflash_console.verdict import NEEDED, Check, Verdict
+from tests.fleet.doubles import Agent, Network, config
+from tests.fleet.virtual import run_virtual
 from tests.importable import reach
 from tests.wheels import lay
 
@@ -133,3 +141,42 @@ def test_a_link_that_was_lost_on_the_way_is_exit_3_where_it_left_something_unkno
     assert exit_code([cut_off(whole, link)]) == 0
     assert exit_code([cut_off(half, link)]) == 3
     assert cut_off(half, link).checks[-1] == Check("link", "unknown", "no answer to `ping` in 5 s")
+
+
+def test_the_line_of_a_host_that_was_not_reached_says_why() -> None:
+    gone = Verdict("ct129", "", (Check("link", "unknown", "no route"),))
+    assert progress(gone) == "ct129: not reached: no route"
+    failed = cut_off(
+        verdict(Check("service", "unknown", "?"), Check("record", "fail", "x")), LinkStatus("stale", "?")
+    )
+    assert progress(failed) == "ct200 /root/venv: not ready (record); the link was lost: ?"
+
+
+@pytest.mark.parametrize("takes", [1.0, 12.0, 28.0])
+def test_a_host_on_which_all_takes_many_times_as_long_is_reached(
+    monkeypatch: pytest.MonkeyPatch, takes: float
+) -> None:
+    class Busy(Network):
+        async def open(self, host: HostConfig) -> Agent:
+            agent = await super().open(host)
+            agent.tell_all()
+            return agent
+
+    def opener(_: Config, pace: Pace) -> Opener:
+        async def open_session(host: HostConfig) -> AgentSession:
+            await asyncio.sleep(min(takes, pace.opening))
+            if takes > pace.opening:
+                raise BootHangs(f"the agent did not start in {pace.opening:.0f} s")
+            return await Busy().open(host)
+
+        return open_session
+
+    monkeypatch.setattr("dflash_console.fleet.fleet.link_opener", opener)
+
+    async def story() -> LinkStatus:
+        async def ask(fleet: Fleet) -> HostView:
+            return await reached(fleet, "ct200", frozenset({"units"}))
+
+        return (await with_fleet(config("ct200"), ["ct200"], ask)).link
+
+    assert run_virtual(story()).state == "up"

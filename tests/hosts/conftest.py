@@ -9,9 +9,10 @@ import pytest
 
 from tests.hosts.commands import missing_prerequisites
 from tests.hosts.fleet import Fleet
+from tests.hosts.proofs import FOLDER
 from tests.hosts.story import NAMES, lay_story, reset_story
 
-FIGURES = pytest.StashKey[list[str]]()
+FIGURE = "figure"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,17 +23,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.timeout(300))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash.get(FIGURES, []):
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    ended = [
+        report
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "teardown"
+    ]
+    lines = [str(words) for report in ended for name, words in report.user_properties if name == FIGURE]
+    if lines:
         terminalreporter.section("measured on real hosts")
-        for line in config.stash[FIGURES]:
+        for line in lines:
             terminalreporter.write_line(line)
 
 
 @pytest.fixture
-def figures(request: pytest.FixtureRequest) -> list[str]:
+def figures(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """Lines for the end of the run's output: what was measured on the way."""
-    return request.config.stash.setdefault(FIGURES, [])
+    lines: list[str] = []
+    yield lines
+    # Of the last phase: a process of its own may have run the test, and only reports come from there.
+    request.node.user_properties += [(FIGURE, line) for line in lines]
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +72,14 @@ def hosts(fleet: Fleet) -> Iterator[Fleet]:
     yield fleet
     reset_story(fleet)
     fleet.restore()
+
+
+@pytest.fixture
+def places(hosts: Fleet) -> Iterator[Fleet]:
+    """The hosts; what was laid on them is gone afterwards."""
+    yield hosts
+    for host in hosts:
+        if host.is_on:
+            # The deepest first: what is bound there belongs to others, and must not be emptied.
+            mounts = f"awk '$2 ~ \"^{FOLDER}/\" {{print $2}}' /proc/mounts | sort -r"
+            host.run(f"{mounts} | xargs -r -n 1 umount -l; rm -rf --one-file-system {FOLDER}")

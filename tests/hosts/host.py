@@ -54,7 +54,7 @@ class Host:
         self.ssh_config = ssh_config
         self._nspawn: subprocess.Popen[bytes] | None = None
         self._put_away: list[Path] = []
-        self._is_cut = self._is_frozen = self._is_touched = False
+        self._is_cut = self._is_frozen = self._is_touched = self._is_slow = False
         self.root = mount_root(self._home)
         """The host's root folder from outside, without what the host mounts itself (/run, /tmp, /dev)."""
         lay_system(self.root, name, self.address, public_key)
@@ -102,7 +102,7 @@ class Host:
         self._nspawn = None
         # The kernel keeps the dead host's network while it tries to send what was left in its sockets.
         sh("ip", "link", "del", self._link, check=False)
-        self._is_cut = self._is_frozen = False
+        self._is_cut = self._is_frozen = self._is_slow = False
 
     @property
     def is_on(self) -> bool:
@@ -167,6 +167,24 @@ class Host:
         self._is_cut = False
         sh("ip", "link", "set", self._link, "up")
 
+    def slow_down(self, rate: str) -> None:
+        """Limits the network both ways, such as to `20mbit`."""
+        self._is_slow = True
+        shape = f"root tbf rate {rate} burst 64kb latency 200ms"
+        sh("tc", "qdisc", "replace", "dev", self._link, *shape.split())
+        self.run(f"tc qdisc replace dev host0 {shape}")
+
+    def speed_up(self) -> None:
+        """Takes the limit away."""
+        self._is_slow = False
+        sh("tc", "qdisc", "del", "dev", self._link, "root", check=False)
+        self.run("tc qdisc del dev host0 root", check=False)
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes that went over the wire to this host since it was switched on, with all their headers."""
+        return int(Path(f"/sys/class/net/{self._link}/statistics/tx_bytes").read_text())
+
     def kill_sshd(self) -> None:
         """Kills every sshd process of the host, listener and sessions; systemd starts the listener again."""
         self._is_touched = True
@@ -216,6 +234,8 @@ class Host:
             self.thaw()
         if self._is_cut:
             self.mend()
+        if self._is_slow:
+            self.speed_up()
         if not self.is_on:
             self.power_off()
             self.start()

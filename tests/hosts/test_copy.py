@@ -7,7 +7,6 @@ import itertools
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from dflash_console.operations.copying import roll_back
 from tests.hosts.copies import (
     BY,
     YES,
-    Console,
+    at,
     beside,
     configured,
     console,
@@ -26,43 +25,17 @@ from tests.hosts.copies import (
     journal,
     lay,
     left,
+    pair,
+    settled,
+    whole,
 )
 from tests.hosts.fleet import Fleet
-from tests.hosts.host import Host
 from tests.hosts.proofs import FOLDER, NEWEST, OLD, STABLE, site_of
 from tests.waiting import until, until_sync
 
 pytestmark = pytest.mark.timeout(900)
 
 SPECULATIVE = "sglang/srt/speculative"
-
-
-@pytest.fixture
-def places(hosts: Fleet) -> Iterator[Fleet]:
-    """The hosts; what was laid on them is gone afterwards."""
-    yield hosts
-    for host in hosts:
-        if host.is_on:
-            # The deepest first: what is bound there belongs to others, and must not be emptied.
-            mounts = f"awk '$2 ~ \"^{FOLDER}/\" {{print $2}}' /proc/mounts | sort -r"
-            host.run(f"{mounts} | xargs -r -n 1 umount -l; rm -rf --one-file-system {FOLDER}")
-
-
-def pair(hosts: Fleet, old: str | None = OLD) -> tuple[Side, Side]:
-    """The newest tree on one host, an older one on another."""
-    return lay(hosts["kpro6"], "source", NEWEST), lay(hosts["ct200"], "target", old)
-
-
-def whole(host: Host, side: Side, *trees: dict[str, str]) -> int:
-    """Which of the trees is there; fails when it is none of them, or when anything was left lying."""
-    found = content(host, side)
-    for number, tree in enumerate(trees):
-        if found == tree:
-            return number
-    differing = {name for tree in trees for name in found.keys() ^ tree.keys()}
-    raise AssertionError(
-        f"neither the old nor the new tree: {len(found)} files, odd {sorted(differing)[:10]}"
-    )
 
 
 # ---- the ordinary flow
@@ -206,28 +179,6 @@ async def test_a_process_that_imports_from_the_tree_in_a_loop_only_ever_sees_a_w
 MOMENTS = ("claiming", "sending", "checking", "swapping", "verifying")
 
 
-def at(state: str, do: Callable[[], None], *, received: int = 0) -> Callable[[TargetRun], None]:
-    """Does something once, when a run comes to a state and has received so many bytes."""
-    is_done = False
-
-    def changed(run: TargetRun) -> None:
-        nonlocal is_done
-        if not is_done and run.state == state and run.bytes >= received:
-            is_done = True
-            do()
-
-    return changed
-
-
-async def settled(one: Console, host: Host, source: Side, target: Side) -> tuple[TargetRun, ...]:
-    """A copy after whatever happened: it goes on as if nothing had, and clears up."""
-    runs = await one.copied(source, target)
-    assert left(host, target) == []
-    # One that finds the same package there already leaves it alone.
-    assert journal(host, target)[-1] == ("done" if runs[0].swap else "undone")
-    return runs
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_console_leaves_a_whole_package(places: Fleet, tmp_path: Path, moment: str) -> None:
     source, target = pair(places)
@@ -282,9 +233,14 @@ async def test_a_host_that_loses_its_power_comes_back_with_a_whole_package(
         plan = await one.plan(source, target)
         async with asyncio.TaskGroup() as tasks:
             reached = asyncio.Event()
-            copying = tasks.create_task(
-                one.copy(plan, at(moment, reached.set, received=1 if moment == "sending" else 0))
-            )
+
+            def stop() -> None:
+                # At once: the rest of a copy may take less time than the power takes to be off.
+                host.freeze()
+                reached.set()
+
+            strike = at(moment, stop, received=1 if moment == "sending" else 0)
+            copying = tasks.create_task(one.copy(plan, strike))
             await reached.wait()
             await asyncio.to_thread(host.power_off)
             (run,) = await copying

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -87,6 +87,59 @@ hear()
         Entry("sglang/b.py", "file", 3, 0o644, "0" * 64),
     ]
     assert (told, data, listed.strange) == ([(1, 3)], [b"one", b"two"], [])
+
+
+async def test_a_listing_is_given_away_part_by_part_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = f"""
+asked = hear()
+say(type="part", id=asked["id"], entries=[{entry("sglang/a.py")!r}, {entry("sglang/b.py")!r}])
+say(type="part", id=asked["id"], entries=[{entry("sglang/c.py")!r}])
+answer(asked, "whole")
+hear()
+"""
+    given: list[list[str]] = []
+
+    async def give(entries: Sequence[Entry]) -> None:
+        given.append([each.path for each in entries])
+
+    listed = Listed(give)
+    async with opened(monkeypatch, body) as channel:
+        assert msgspec.json.decode(await channel.request("look", WAIT, listed=listed)) == "whole"
+    assert given == [["sglang/a.py", "sglang/b.py"], ["sglang/c.py"]]
+    assert (listed.entries, listed.count) == ([], 3)
+
+
+async def test_a_host_is_held_up_while_its_part_is_not_taken_and_not_blamed_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    body = f"""
+asked = hear()
+entries = [{entry("sglang/" + "x" * 200)!r}] * {LISTED_AT_ONCE}
+said = 0
+for _ in range(10):
+    say(type="part", id=asked["id"], entries=entries)
+    said += 1
+    open(asked["venv"], "a").write("x")
+answer(asked, said)
+hear()
+"""
+    told = tmp_path / "told"
+    told.touch()
+    held = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def give(entries: Sequence[Entry]) -> None:
+        if not held.is_set():
+            # Longer than it may be silent, and longer than it may take in all.
+            loop.call_later(1.2, held.set)
+            await held.wait()
+            counts.append(told.stat().st_size)
+
+    counts: list[int] = []
+    async with opened(monkeypatch, body) as channel:
+        ok = await channel.request("look", 1.0, whole=1.1, listed=Listed(give), venv=str(told))
+    assert msgspec.json.decode(ok) == 10
+    assert counts[0] < 6
 
 
 async def test_several_requests_are_asked_before_the_first_is_answered(

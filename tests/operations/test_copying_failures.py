@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dflash_console.copies import Consent, RunState, TargetRun
+from dflash_console.copies import Consent, RunState, Side, TargetRun
 from dflash_console.errors import Unreachable
 from dflash_console.link import Channel
 from dflash_console.link.channel import Progress
 from dflash_console.operations import remote
 from tests import pictures
+from tests.agent.copy.mounts import layered
+from tests.agent.environments import make_venv, pythons
 from tests.operations.fleet import answer
-from tests.operations.local import LocalFleet, content, copied, journal, left, sides, site_of, when
+from tests.operations.local import MINOR, LocalFleet, content, copied, journal, left, sides, site_of, when
 
 
 @pytest.fixture
@@ -25,6 +29,7 @@ def fleet(tmp_path: Path) -> LocalFleet:
     return LocalFleet(tmp_path, "ct129", "ct200", "kpro6")
 
 
+@pytest.mark.usefixtures("asked_of_the_agent")
 async def test_a_package_that_does_not_prove_right_is_undone(fleet: LocalFleet) -> None:
     source, target = sides(fleet)
     before = content(target)
@@ -38,6 +43,7 @@ async def test_a_package_that_does_not_prove_right_is_undone(fleet: LocalFleet) 
     assert left(target) == []
 
 
+@pytest.mark.usefixtures("asked_of_the_agent")
 async def test_what_was_not_ready_at_its_source_stays_when_that_was_allowed(fleet: LocalFleet) -> None:
     source, target = sides(fleet)
     fleet.answers["find_spec"] = answer("find_spec", "fail")
@@ -263,6 +269,7 @@ async def test_what_could_not_be_verified_since_the_session_ended_is_kept_and_sa
     assert journal(target)[-1] == "done"
 
 
+@pytest.mark.usefixtures("asked_of_the_agent")
 async def test_what_was_seen_to_be_wrong_is_undone_whatever_could_not_be_asked(fleet: LocalFleet) -> None:
     source, target = sides(fleet)
     before = content(target)
@@ -298,6 +305,89 @@ async def test_what_begins_to_run_after_the_plan_needs_a_yes(fleet: LocalFleet, 
     assert left(target) == []
     (run,) = await fleet.copy(plan, Consent(True, frozenset({"running"})))
     assert run.state == "done", run
+
+
+@pytest.mark.parametrize("step", ["claim", "check"])
+async def test_a_process_that_begins_to_run_from_there_after_the_plan_needs_a_yes(
+    fleet: LocalFleet, step: str
+) -> None:
+    source, target = sides(fleet)
+    before = content(target)
+    plan = await fleet.plan(source, target)
+    say = "print('ready', flush=True); import sys; sys.stdin.read()"
+    argv = [f"{target.venv}/bin/python", "-c", say]
+    with ExitStack() as started:
+
+        def start() -> None:
+            process = started.enter_context(
+                subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            )
+            assert process.stdin is not None
+            assert process.stdout is not None
+            started.callback(process.stdin.close)
+            assert process.stdout.readline() == b"ready\n"
+
+        def meddle(channel: Channel) -> None:
+            if channel.name == "ct200":
+                when(channel, step, start)
+
+        fleet.on_channel = meddle
+        (run,) = await fleet.copy(plan)
+        assert run.state == "refused", run
+        assert "bin/python -c" in run.detail
+        assert "began to run from" in run.detail
+        assert content(target) == before
+        assert left(target) == []
+        fleet.on_channel = lambda channel: None
+        again = await fleet.plan(source, target)
+        assert [need.code for need in again.targets[0].needs] == ["running"]
+        (run,) = await fleet.copy(again, Consent(True, frozenset({"running"})))
+        assert run.state == "done", run
+
+
+async def test_what_can_only_be_copied_aside_is_told_in_the_plan_and_needs_a_yes(
+    fleet: LocalFleet, tmp_path: Path
+) -> None:
+    """A package of an image's layer."""
+    source = fleet.lay("ct129", "0.5.23")
+    in_image = fleet.lay("image/venv", "0.5.9")
+    with layered(tmp_path / "layers", Path(in_image.venv).parent) as merged:
+        target = Side("ct200", str(merged / "venv"))
+        before = content(target)
+        plan = await fleet.plan(source, target)
+        (need,) = plan.targets[0].needs
+        assert need.code == "layer"
+        assert "can't be renamed" in need.text
+        (run,) = await fleet.copy(plan)
+        assert (run.state, "(layer)" in run.detail) == ("refused", True), run
+        # Whatever the plan says: the host has heard of no yes.
+        blind = msgspec.structs.replace(plan.targets[0], needs=())
+        (run,) = await fleet.copy(msgspec.structs.replace(plan, targets=(blind,)))
+        assert (run.state, "(layer)" in run.detail) == ("failed", True), run
+        assert content(target) == before
+        assert left(target) == []
+        (run,) = await fleet.copy(plan, Consent(True, frozenset({"layer"})))
+        assert (run.state, run.swap) == ("done", "copied"), run
+        assert content(target) == content(source)
+        again = await fleet.plan(source, target)
+        assert again.targets[0].needs == ()
+
+
+@pytest.mark.parametrize("minor", [minor for minor in pythons() if minor != MINOR][-1:])
+async def test_another_python_needs_a_yes(fleet: LocalFleet, tmp_path: Path, minor: str) -> None:
+    source = fleet.lay("ct129", "0.5.23")
+    target = Side("ct200", str(tmp_path / "ct200"))
+    site = make_venv(Path(target.venv), pythons()[minor])
+    plan = await fleet.plan(source, target)
+    assert [need.code for need in plan.targets[0].needs] == ["python"]
+    (run,) = await fleet.copy(plan)
+    assert (run.state, "(python)" in run.detail) == ("refused", True), run
+    assert [*site.iterdir()] == []
+    (run,) = await fleet.copy(plan, Consent(True, frozenset({"python"})))
+    assert run.state == "done", run
+    (site_of(source) / "sglang" / "secret.pyc").write_bytes(b"no source")
+    plan = await fleet.plan(source, target)
+    assert [check.name for check in plan.targets[0].failed] == ["compiled"]
 
 
 @pytest.mark.parametrize("answered", ["want", "fill"])

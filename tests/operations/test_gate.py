@@ -10,7 +10,7 @@ from dflash_console.verdict import Check
 from tests.operations.copies import target_plan
 
 YES = Consent(yes=True)
-CODES: tuple[NeedCode, ...] = ("onto_source", "running", "unverified", "warned")
+CODES: tuple[NeedCode, ...] = ("onto_source", "running", "unverified", "warned", "layer", "python")
 
 
 def test_a_plan_without_needs_goes_with_a_yes() -> None:

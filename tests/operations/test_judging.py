@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dflash_console.copies import Comparison, Entry, Look, Side, TargetPlan
+from dflash_console.copies import Difference, Entry, Look, Side, TargetPlan
 from dflash_console.operations.judging import importable, is_there_already, of_package
 from dflash_console.verdict import NEEDED, Check, Verdict
 
 INFO = "sglang-0.5.9.dist-info"
 LOOK = Look("/venv", "/venv/site", "whole", dist_infos=(INFO,))
-SAME = Comparison((), (), (), 12)
+SAME = Difference(0, 0, 0, 12)
 ENTRIES = [
     Entry(path, "file", 1, 0o644, "0" * 64)
     for path in (
@@ -25,7 +25,7 @@ ENTRIES = [
 ]
 
 
-def target(look: Look | None = LOOK, difference: Comparison | None = SAME) -> TargetPlan:
+def target(look: Look | None = LOOK, difference: Difference | None = SAME) -> TargetPlan:
     return TargetPlan(Side("ct200", "/venv"), look=look, difference=difference)
 
 
@@ -58,9 +58,9 @@ def test_the_same_files_with_the_same_dist_info_are_there_already() -> None:
     "other",
     [
         target(difference=None),
-        target(difference=Comparison((ENTRIES[0],), (), (), 11)),
-        target(difference=Comparison((), (ENTRIES[0],), (), 11)),
-        target(difference=Comparison((), (), (ENTRIES[0],), 12)),
+        target(difference=Difference(1, 0, 0, 11)),
+        target(difference=Difference(0, 1, 0, 11)),
+        target(difference=Difference(0, 0, 1, 12)),
         target(msgspec.structs.replace(LOOK, dist_infos=(INFO, "sglang-0.5.8.dist-info"))),
         target(msgspec.structs.replace(LOOK, dist_infos=())),
         target(msgspec.structs.replace(LOOK, strange=("sglang/pipe: a pipe, no file",))),

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from dflash_console.config import Config, ConsoleConfig, HostConfig, PackageConfig
-from dflash_console.copies import Side
+from dflash_console.copies import Look, Side
 from dflash_console.errors import AgentFailed, Unreachable
 from dflash_console.fleet import HostView
 from dflash_console.model import LinkStatus, Missing, Package, Venv
-from dflash_console.operations.planning import make_plan, plan_roll_back, side_of, units_of
+from dflash_console.operations.planning import compare, make_plan, plan_roll_back, side_of, units_of
+from dflash_console.operations.reaching import MOST_ON_A_HOST
 from dflash_console.verdict import Verdict
 from tests import pictures
 from tests.operations.copies import ready
@@ -100,6 +101,24 @@ def test_only_active_units_of_the_environment_count() -> None:
     seen = msgspec.structs.replace(seen, snapshot=msgspec.structs.replace(seen.snapshot, units=units))
     assert units_of(seen, "/root/a") == ("a.service", "c.service")
     assert units_of(None, "/root/a") == ()
+
+
+@pytest.mark.parametrize("named", ["/root/a", "/srv/link"])
+def test_a_unit_of_the_environment_counts_by_whatever_path_it_is_written(named: str) -> None:
+    seen = view()
+    assert seen.snapshot is not None
+    units = [
+        msgspec.structs.replace(seen.snapshot.units[0], name=name, active="active", venv=path, real_venv=real)
+        for name, path, real in (
+            ("straight.service", "/root/a", "/root/a"),
+            ("linked.service", "/opt/a", "/root/a"),
+            ("other.service", "/opt/b", "/root/b"),
+            ("untold.service", "/opt/c", ""),
+        )
+    ]
+    seen = msgspec.structs.replace(seen, snapshot=msgspec.structs.replace(seen.snapshot, units=units))
+    look = Look(named, f"{named}/lib", "whole", real="/root/a")
+    assert units_of(seen, named, look) == ("straight.service", "linked.service")
 
 
 # ---- what a plan asks
@@ -229,3 +248,34 @@ async def test_a_rollback_is_planned_without_listing_the_package(fleet: LocalFle
     assert [check.name for check in plan.failed] == ["backup"]
     plan = await plan_roll_back(fleet, fleet.config, Side("ct999", "/x"))
     assert plan.problem
+
+
+# ---- listings
+
+
+async def test_targets_on_the_sources_own_host_take_turns_with_it(fleet: LocalFleet) -> None:
+    """More of them than a host may have copy processes at a time, all held up until the source is listed."""
+    source = fleet.lay("ct129", "0.5.23")
+    targets = [fleet.lay(f"venv{number}", "0.5.9", host="ct129") for number in range(MOST_ON_A_HOST + 1)]
+    plan = await fleet.plan(source, *targets)
+    assert not plan.problem
+    assert [one.difference and one.difference.changed for one in plan.targets] == [43] * len(targets)
+
+
+async def test_a_target_is_told_of_though_the_source_is_not_there(fleet: LocalFleet) -> None:
+    fleet.refusals["ct129"] = Unreachable("ct129 is gone")
+    plan = await fleet.plan(fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9"))
+    assert (plan.problem, plan.is_unreachable) == ("ct129 is gone", True)
+    (target,) = plan.targets
+    assert target.look is not None
+    assert target.difference is None
+
+
+async def test_a_comparison_has_what_is_only_on_either_side(fleet: LocalFleet) -> None:
+    left, right = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.9")
+    _, _, found, problem = await compare(fleet, fleet.config, left, right)
+    assert not problem
+    assert found is not None
+    assert "sglang/only_in_0_5_23.py" in [entry.path for entry in found.added]
+    assert "sglang/only_in_0_5_9.py" in [entry.path for entry in found.removed]
+    assert (found.same, len(found.changed)) == (3, 43)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dflash_console.config import HostConfig
-from dflash_console.copies import Backup, Comparison, Holder, Look, Unsettled
+from dflash_console.copies import Backup, Holder, Look, Unsettled
 from dflash_console.operations.preflight import (
     Question,
     beside,
@@ -53,7 +53,6 @@ def question(
         side=TARGET,
         look=target or look(),
         host=host or HOST,
-        difference=Comparison((), (), (), 3),
         **given,
     )
 
@@ -94,7 +93,9 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("mount", "fail", {"mount": "/site/sglang"}, "unmount it"),
     ("filesystem", "warn", {"filesystem": "nfs4"}, "two renames"),
     ("filesystem", "warn", {"filesystem": "fuse.sshfs"}, "two renames"),
-    ("filesystem", "warn", {"filesystem": "overlay"}, "not in one step"),
+    ("filesystem", "warn", {"filesystem": "overlay"}, "expected in one step"),
+    ("filesystem", "warn", {"filesystem": "overlay", "layer": "lower"}, "copied aside and removed before"),
+    ("filesystem", "warn", {"filesystem": "overlay", "layer": "unknown"}, "can't be told there"),
     ("filesystem", "fail", {"is_same_filesystem": False}, "two filesystems"),
     ("links", "pass", {"hard_linked": 12}, "12 files with other names"),
     ("space", "fail", {"free": 100}, "make room"),
@@ -190,6 +191,15 @@ def test_a_source_that_is_being_changed_is_not_copied() -> None:
         ({"units": ("sglang.service",)}, "running", "unit sglang.service"),
         ({"target": look(importers=("process 7 (python)",))}, "running", "process 7"),
         ({"target": look(filesystem="nfs4")}, "warned", "nfs4"),
+        ({"target": look(filesystem="overlay", layer="lower")}, "layer", "finds a part of it or none"),
+        ({"target": look(filesystem="overlay", layer="unknown")}, "layer", "can't be told"),
+        ({"target": look(python="3.12.1"), "entries": FILES[:1]}, "python", "Python 3.12.1"),
+        ({"target": look(python=""), "entries": FILES[:1]}, "python", "could not be told"),
+        (
+            {"source": look(restless=("sglang/a.py",))},
+            "unverified",
+            "changed while it was read (sglang/a.py)",
+        ),
     ],
 )
 def test_what_an_operator_may_decide_needs_a_yes_of_its_own(
@@ -204,6 +214,38 @@ def test_an_overlay_alone_is_a_warning_that_needs_no_yes() -> None:
     asked = question(look(filesystem="overlay"))
     assert checks(asked)["filesystem"].state == "warn"
     assert needs(asked) == {}
+
+
+def test_a_package_that_has_to_be_copied_aside_needs_room_for_a_second_one() -> None:
+    one = checks(question(look(filesystem="overlay", size=50 << 20, files=1_000)))
+    two = checks(question(look(filesystem="overlay", size=50 << 20, files=1_000, layer="lower")))
+    assert "second" not in one["space"].detail
+    assert "53.9 MiB of it to copy the old package aside" in two["space"].detail
+    needed = {found["inodes"].detail.partition(" ")[0] for found in (one, two)}
+    assert sorted(int(number.replace(",", "")) for number in needed)[1] > 1_000
+    assert (
+        checks(question(look(layer="lower", size=50 << 20, files=1_000, free=40 << 20)))["space"].state
+        == "fail"
+    )
+    back = roll_back_checks(TARGET, HOST, look(layer="lower", size=50 << 20, free=40 << 20), (), "")
+    assert {check.name: check.state for check in back}["space"] == "fail"
+
+
+def test_modules_without_source_are_only_for_the_python_that_made_them() -> None:
+    files = [*FILES[:1], entry("sglang/secret.pyc")]
+    assert checks(question(entries=files))["compiled"].state == "pass"
+    found = checks(question(look(python="3.12.1"), entries=files))["compiled"]
+    assert (found.state, found.evidence) == ("fail", ("sglang/secret.pyc",))
+    assert "1 module without source" in found.detail
+
+
+def test_it_is_said_whether_the_source_changed_while_it_was_read() -> None:
+    assert checks(question())["source"].detail.endswith("nothing changed while it was read")
+    found = checks(question(source=look(restless=("sglang/a.py", "sglang/b.py"))))["source"]
+    assert (found.state, found.evidence) == ("warn", ("sglang/a.py", "sglang/b.py"))
+    both = checks(question(source=look(restless=("sglang/a.py",)), verdict=failed()))["source"]
+    assert "is not ready itself" in both.detail
+    assert "and it changed while it was read (sglang/a.py)" in both.detail
 
 
 def test_a_host_that_is_only_observed_is_not_changed() -> None:

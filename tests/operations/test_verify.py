@@ -7,10 +7,11 @@ import asyncio
 import msgspec
 import pytest
 
+from dflash_console.agent import jobs
 from dflash_console.config import Config, ConsoleConfig, HostConfig, PackageConfig
 from dflash_console.errors import AgentFailed, Unreachable
 from dflash_console.operations.orders import order
-from dflash_console.operations.verify import prove
+from dflash_console.operations.verify import AT_ONCE, FILES_AT_ONCE, Turns, prove
 from dflash_console.verdict import DEEP_PARTS, QUICK_PARTS, Verdict
 from tests import pictures
 from tests.operations.fleet import VENV, StubFleet, answer
@@ -105,3 +106,27 @@ async def test_the_pins_are_held_against_the_metadata_of_the_packages_source() -
     await prove(fleet, what, lambda verdict: None)
     pins = next(fields for _, part, fields in fleet.asked if part == "pins")
     assert pins["source_problem"] == "ct129 could not be asked: gone"
+
+
+def asked(fleet: StubFleet, part: str) -> int:
+    return sum(what == part for _, what, _ in fleet.asked)
+
+
+async def test_no_more_is_asked_of_a_host_than_its_agent_does_at_once() -> None:
+    assert (AT_ONCE, FILES_AT_ONCE) == (jobs.PLACES, jobs.QUICK_PLACES)
+    fleet = StubFleet("ct129", "ct200")
+    fleet.held = {"find_spec"}
+    views = fleet.views()
+    orders = [
+        order(view, CONFIG, f"/venv/{number}", views, is_deep=False) for view in views for number in range(20)
+    ]
+    turns = Turns()
+    async with asyncio.TaskGroup() as tasks:
+        proofs = [tasks.create_task(prove(fleet, one, lambda _: None, turns=turns)) for one in orders]
+        # An import that hangs holds up those behind it and no look at files, and no other host.
+        await until(lambda: asked(fleet, "files") == 40 or None, 10, "the files of all")
+        await until(lambda: asked(fleet, "find_spec") == 2 * AT_ONCE or None, 10, "as many as may be asked")
+        assert fleet.most_at_once <= 2 * (AT_ONCE + FILES_AT_ONCE)
+        fleet.release.set()
+    assert all(proof.result().is_ready for proof in proofs)
+    assert asked(fleet, "find_spec") == 40

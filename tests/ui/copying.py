@@ -12,6 +12,7 @@ from dflash_console.copies import (
     Comparison,
     Consent,
     CopyPlan,
+    Difference,
     Entry,
     Look,
     Need,
@@ -23,6 +24,7 @@ from dflash_console.copies import (
 )
 from dflash_console.errors import ConsoleError
 from dflash_console.fleet import HostView
+from dflash_console.operations.comparing import folders_of
 from dflash_console.verdict import Check
 from tests.ui import verdicts
 from tests.ui.builders import MIB, WALL
@@ -58,6 +60,12 @@ def difference(added: int = 12, changed: int = 3, removed: int = 5, same: int = 
         )
 
     return Comparison(files(added, "dflash"), files(changed, "server"), files(removed, "old"), same)
+
+
+def differs(found: Comparison) -> Difference:
+    """As a plan has it."""
+    sums = (len(found.added), len(found.changed), len(found.removed))
+    return Difference(*sums, found.same, folders_of(found))
 
 
 def provenance(hours: float = 3.1) -> Provenance:
@@ -145,7 +153,7 @@ def target(
     """A target that may be copied to, or not."""
     if problem:
         return TargetPlan(side, problem=problem, is_unreachable=True)
-    files = difference() if version else difference(6_391, 0, 0, 0)
+    files = differs(difference() if version else difference(6_391, 0, 0, 0))
     return TargetPlan(
         side,
         look(side, version),

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import msgspec
 import pytest
 
-from dflash_console.copies import Comparison, Entry, Look, Need, Side, TargetPlan, TargetRun
+from dflash_console.copies import (
+    Comparison,
+    Difference,
+    Entry,
+    FolderCount,
+    Look,
+    Need,
+    Side,
+    TargetPlan,
+    TargetRun,
+)
 from dflash_console.ui.differences import differences
 from dflash_console.ui.drawing.backups import draw_backups
 from dflash_console.ui.drawing.comparison import FileRows, changes_of, draw_sides
-from dflash_console.ui.drawing.copy_plan import draw_making, draw_plan, folders_of, look_words
+from dflash_console.ui.drawing.copy_plan import draw_making, draw_plan, look_words
 from dflash_console.ui.drawing.copy_question import (
     draw_copy_question,
     draw_leaving,
@@ -41,7 +52,6 @@ def going(run: TargetRun, what: str = "from ct129") -> Going:
 
 def odd_target(word: str) -> TargetPlan:
     """A target all of whose words are this one."""
-    entry = Entry(word or "x", "file", HUGE, 0o644, word)
     look = msgspec.structs.replace(
         copying.look(),
         version=word,
@@ -54,7 +64,7 @@ def odd_target(word: str) -> TargetPlan:
     return TargetPlan(
         Side(word or "h", word or "/v"),
         look,
-        Comparison((entry,), (entry,), (entry,), HUGE),
+        Difference(HUGE, HUGE, HUGE, HUGE, (FolderCount(word or "x", 1, 1, 1),), HUGE),
         HUGE,
         tuple(msgspec.structs.replace(check, name=word, detail=word) for check in copying.PREFLIGHT[:4]),
         (Need("running", word),),
@@ -103,7 +113,6 @@ def test_nothing_is_drawn_wider_than_there_is_room(word: str, width: int) -> Non
         WALL,
         away=away,
         refused=lambda _: word,
-        folders=folders_of,
         package=word,
         left_out=(word,),
     )
@@ -118,8 +127,9 @@ def test_nothing_is_drawn_wider_than_there_is_room(word: str, width: int) -> Non
     within(draw_leaving(runs, width), width)
     sides = (target.side, target.look)
     within(draw_sides(sides, sides, width, word), width)
-    assert target.difference is not None
-    within(FileRows(changes_of(target.difference), (word, word), width), width)
+    entry = Entry(word or "x", "file", HUGE, 0o644, word)
+    changes = changes_of(Comparison((entry,), (entry,), (entry,), HUGE))
+    within(FileRows(changes, (word, word), width), width)
     found = differences(f"{word}\na\n", f"b\n{word}x\n")
     for is_whole in (False, True):
         within(DiffRows(found, width, is_whole=is_whole, pan=3), width)
@@ -165,27 +175,9 @@ def test_a_row_of_the_table_tells_of_a_copy() -> None:
     assert "→ copy 62 %" in row
 
 
-def test_files_are_counted_by_the_upper_folders() -> None:
-    entries = [
-        copying.entry(path)
-        for path in (
-            "sglang/a.py",
-            "sglang/srt/x/y/z/deep.py",
-            "sglang/srt/x/b.py",
-            "sglang-1.dist-info/RECORD",
-        )
-    ]
-    folders = folders_of(Comparison(tuple(entries), (), (entries[1],), 0))
-    assert [tuple(folder) for folder in folders] == [
-        ("sglang/srt/x", 2, 0, 1),
-        ("sglang", 1, 0, 0),
-        ("sglang-1.dist-info", 1, 0, 0),
-    ]
-
-
 def test_a_look_of_a_package_that_is_not_there_says_so() -> None:
     look = Look("/v", "/v/site", "absent")
-    target = TargetPlan(copying.TARGET, look, Comparison((), (), (), 0))
+    target = TargetPlan(copying.TARGET, look, Difference(0, 0, 0, 0))
     plan = copying.plan(target)
     lines = texts(draw_copy_question(plan, [target], 80, WALL, "sglang", lambda _: ""))
     assert "         sglang is laid where none is now" in lines
@@ -194,3 +186,32 @@ def test_a_look_of_a_package_that_is_not_there_says_so() -> None:
 def test_what_could_not_be_looked_into_is_not_told_as_empty() -> None:
     broken = Look("/a", "/a/site", "broken", "no such folder")
     assert look_words(broken, "sglang") == [("broken", "warn")]
+
+
+@pytest.mark.parametrize("width", [78, 80, 95, 96, 140])
+def test_of_each_backup_time_version_origin_and_size_are_seen_on_any_terminal(width: int) -> None:
+    came = msgspec.structs.replace(copying.provenance(40), from_host="ct129")
+    backups = (
+        msgspec.structs.replace(copying.backup(0, "0.5.13.post1"), provenance=came),
+        copying.backup(1, "0.5.9"),
+    )
+    look = msgspec.structs.replace(copying.look(), backups=backups)
+    plan = msgspec.structs.replace(copying.target(), look=look)
+    rows = draw_backups(plan, width, WALL, "sglang", "")
+    lines = [line for line in texts(shown.line for shown in rows) if "  copy  " in line]
+    assert len(lines) == 2
+    for item, line in zip(backups, lines, strict=True):
+        when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(item.at))
+        assert all(word in line for word in (when, item.version, "98.0M"))
+    assert f"ct129, {time.strftime('%Y-%m-%d %H:%M', time.gmtime(came.at))}" in lines[0]
+    assert lines[1].endswith("not by a copy")
+
+
+def test_a_rate_of_long_ago_is_not_shown_as_one_of_now() -> None:
+    run = msgspec.structs.replace(copying.sending(), began=WALL - 60, seconds=20.0)
+    (line,) = texts(copying_block([going(run)], 90, WALL))
+    assert line == "→ copying from ct129  62 %  nothing came for 40 s".replace("→", RUN_WORDS["sending"][0])
+    shown = "\n".join(texts(row.line for row in draw_runs([going(run)], 90, WALL)))
+    assert "nothing came for 40 s" in shown
+    assert "MB/s" not in shown
+    assert "left" not in shown

@@ -191,9 +191,8 @@ def _users_asked_beside(numbers: list[str]) -> dict[str, int]:
             found.update(dict.fromkeys(used, pid))
     finally:
         search.close()
-    if search.hung:
-        words = f"process {search.hung[0]} does not let itself be looked at"
-        raise Fault(f"it can't be told whether one is in use: {words}")
+    if search.unseen:
+        raise Fault(f"it can't be told whether one is in use: {search.unseen}")
     return found
 
 

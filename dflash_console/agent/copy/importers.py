@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from ..procs import read_process
-from ..verify.checks import one_line
+from ..procs import parent_of, read_process
+from ..verify.checks import check, first_few, one_line
 from .processes import ProcessSearch
 
-__all__ = ["Importers"]
+__all__ = ["Importers", "importers_check"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MOST = 256
 FDS_LIMIT = 4096
 MAPS_LIMIT = 16 << 20
+GENERATIONS = 4
+"""From a process that an agent has started up to the agent."""
 AGENT = "exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 """In the command line of every agent (link/bundle.py)."""
 
@@ -37,6 +39,10 @@ class Importers:
             f"process {pid} hangs in the kernel and can't be looked at: it may be one"
             for pid in self._search.hung
         ]
+        if self._search.unasked:
+            rows.append(
+                f"{self._search.unasked} processes were not come to for those that hang: any may be one"
+            )
         if len(rows) > MOST:
             rows[MOST - 1 :] = [f"and {len(rows) - MOST + 1:,} more"]
         return rows
@@ -46,15 +52,32 @@ class Importers:
         self._search.close()
 
 
+def importers_check(rows: list[str]) -> dict[str, Any]:
+    """What `read` found, as a check."""
+    if not rows:
+        return check("importers", "pass", "nothing runs from this environment")
+    return check("importers", "warn", f"{first_few(rows)} runs from what is replaced", rows)
+
+
 def _row(pid: int, venv: str, place: os.stat_result | None, tops: list[str]) -> str:
     facts = read_process(pid)
-    if facts is None or any(AGENT in word for word in facts["argv"]):
-        return ""
-    if not (_is_of(pid, facts, venv, place) or _uses(pid, tops)):
+    if facts is None or not (_is_of(pid, facts, venv, place) or _uses(pid, tops)) or _is_agents(pid, facts):
         return ""
     command = facts["command"] if isinstance(facts["command"], str) else "no command line"
     unit = f", {facts['unit']}" if facts["unit"] else ""
     return one_line(f"process {pid} ({command}){unit}", 1000)
+
+
+def _is_agents(pid: int, facts: dict[str, Any] | None) -> bool:
+    """Whether it is an agent, or was started by one: the interpreter that it asks for an import."""
+    for _ in range(GENERATIONS):
+        if facts is None:
+            return False
+        if any(AGENT in word for word in facts["argv"]):
+            return True
+        pid = parent_of(pid)
+        facts = read_process(pid) if pid > 1 else None
+    return False
 
 
 def _is_of(pid: int, facts: dict[str, Any], venv: str, place: os.stat_result | None) -> bool:

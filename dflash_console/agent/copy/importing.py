@@ -11,7 +11,7 @@ from ..verify.checks import check, first_few
 from ..verify.ground import leaf
 from ..verify.question import ask, describe, home, proof
 
-__all__ = ["OPTIONS", "Importing", "environment", "told"]
+__all__ = ["PATIENCE", "TURN", "Importing", "told"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ class Importing:
     def start(self, folder: str) -> None:
         """Begin, with the package in `folder`. Before other threads are: it forks."""
         self._began, self._folder = time.monotonic(), folder
-        warm = self._warm
-        if warm is None or warm.folder != folder or not warm.ask(self._modules, self._limit):
+        if self._warm is None or not self._warm.ask(self._modules, self._limit, folder):
             self._ask_fresh()
 
     def finish(self, mind: Callable[[], object] = lambda: None) -> dict[str, Any]:
@@ -76,7 +75,7 @@ class Importing:
                 return found
 
     def stop(self) -> None:
-        """End it, if it runs."""
+        """End it, if it runs. A warm one that let it pass goes on."""
         if self._warm is not None:
             self._warm.stop()
         if self._fresh is not None:
@@ -102,15 +101,11 @@ class Importing:
     def _hear(self) -> dict[str, Any] | None:
         """What has been found by now."""
         if self._warm is not None:
-            try:
-                received = self._warm.child.receive()
-            except ValueError:
-                received = None
-            if received and received[0]["state"] == "pass":
-                return dict(received[0])
-            if received is None or received:
-                self._warm.stop()
+            found = self._warm.answer(0.0)
+            if found is not None or self._warm.has_failed:
                 self._warm = None
+            if found is not None:
+                return found
         if self._fresh is not None:
             received = self._fresh.receive()
             if received:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from .digests import open_regular
 from .hashing import Cache, Hashes
 from .record import RECORD_LIMIT, is_record, shortened_record
-from .walking import Item, Walk, walk
+from .walking import Item, Walk, unlike, walk
 
 __all__ = ["Listing", "list_files", "stamp_of", "tree_of"]
 
@@ -43,14 +43,20 @@ def list_files(site: str, names: list[str], cache: Cache, pipe: Pipe) -> Listing
 
     What changes while it is read is read again; what then still changes, or can't be read, is among the strange.
     """
+    restless: set[str] = set()
     for _ in range(TRIES):
         walked = walk(site, names, pipe.mind)
         hashes = Hashes(walked, cache)
         is_quick = not hashes.waiting
         hashes.run(pipe.progress)
         _shorten_records(walked, names, hashes.digests)
-        if is_quick or stamp_of(walk(site, names, pipe.mind)) == stamp_of(walked):
+        if is_quick:
             break
+        again = walk(site, names, pipe.mind)
+        if stamp_of(again) == stamp_of(walked):
+            break
+        restless |= unlike(walked, again)
+    walked.note_restless(restless)
     for path, why in sorted(hashes.failed.items()):
         walked.note_strange(path.encode("utf-8"), why or "it changes while it is read")
     cache.keep(walked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from ..deep.python_abi import host_glibc
+from ..glibc import host_glibc
 from ..venvs.importing import loader_details
 from ..venvs.look import shown
 from ..verify.ground import Ground
@@ -40,6 +40,12 @@ class Seen:
         self.listing: Listing
         self.look: dict[str, Any] = {}
         """As copies.Look."""
+        self.folder = venv
+        self.tops: list[str] = []
+
+    def importers(self) -> Importers:
+        """A search, begun now, for who runs from what was seen."""
+        return Importers(self.folder, self.tops)
 
 
 def look(venv: str, package: str, pipe: Pipe, before: Seen | None = None) -> Seen:
@@ -51,7 +57,8 @@ def look(venv: str, package: str, pipe: Pipe, before: Seen | None = None) -> See
     seen = Seen(venv, package, before.cache if before is not None else Cache())
     ground = Ground(venv, package)
     where = _Where(ground)
-    importers = Importers(ground.folder, where.tops)
+    seen.folder, seen.tops = ground.folder, where.tops
+    importers = seen.importers()
     try:
         if before is None and ground.problem is None:
             kept.take_hashes(ground.folder, where.site, seen.cache)
@@ -64,6 +71,7 @@ def look(venv: str, package: str, pipe: Pipe, before: Seen | None = None) -> See
         listing = seen.listing
         seen.look = {
             "venv": shown(ground.folder),
+            "real": shown(os.path.realpath(ground.folder)),
             "site": shown(where.site),
             "state": where.state,
             "problem": problem[:MOST_TEXT],
@@ -76,6 +84,7 @@ def look(venv: str, package: str, pipe: Pipe, before: Seen | None = None) -> See
             "size": listing.size,
             "strange": listing.walked.strange,
             "followed": listing.walked.followed,
+            "restless": listing.walked.restless,
             "hard_linked": listing.walked.hard_linked,
             **_python(ground),
             **surroundings(ground.folder, where.site, where.names),

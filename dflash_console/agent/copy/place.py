@@ -47,8 +47,9 @@ SMALL = 1 << 16
 MANIFEST_LIMIT = 64 << 20
 """Bytes; 100,000 files of 200 bytes each are 20 MB."""
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
-TRIES, PAUSE = 3, 0.05
-"""Another's look may hold the lock for an instant; seconds between two tries."""
+TRIES, PAUSE = 20, 0.05
+"""Another's look may hold the lock for an instant, and the children of a copy that was killed may for another; seconds
+between two tries."""
 
 
 class Fault(Exception):
@@ -249,7 +250,7 @@ def holder(venv: str) -> dict[str, Any] | None:
             seen = os.fstat(fd)
             text = os.pread(fd, SMALL, 0) if stat.S_ISREG(seen.st_mode) else b""
             # The text is gone when the lock is; with a killed holder's text, the kernel tells.
-            if text and (_is_listed(seen.st_ino) or _is_locked(fd)):
+            if text and (_is_listed(seen) or _is_locked(fd)):
                 return _holder_of(text)
             return None
         finally:
@@ -329,11 +330,15 @@ def _holder_of(text: bytes) -> dict[str, Any]:
     }
 
 
-def _is_listed(inode: int) -> bool:
-    """Whether the kernel's list of locks has one of this file: so none has to be taken to know."""
+def _is_listed(seen: os.stat_result) -> bool:
+    """Whether the kernel's list of locks (proc_locks(5)) has one of this file: so none has to be taken to know.
+
+    A subvolume of btrfs has another device number there than stat tells: of such a one it is found by trying.
+    """
+    file = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
     try:
-        with open("/proc/locks", encoding="ascii", errors="replace") as file:
-            return any(" FLOCK " in line and f":{inode} " in line for line in file)
+        with open("/proc/locks", encoding="ascii", errors="replace") as locks:
+            return any(words[1:2] == ["FLOCK"] and file in words for words in map(str.split, locks))
     except OSError:
         return False
 

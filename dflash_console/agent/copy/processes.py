@@ -25,6 +25,8 @@ PATIENCE = 3.0
 LONGEST = 15.0
 """Seconds for all."""
 TURN = 0.05
+SHOWN = 5
+"""Processes that are named."""
 
 
 class ProcessSearch:
@@ -35,7 +37,7 @@ class ProcessSearch:
 
     def __init__(self, question: Callable[[int], Any]) -> None:
         self.hung: list[int] = []
-        """Those that did not let themselves be looked at; with none, all were asked once it was read."""
+        """Those that did not let themselves be looked at."""
         self._question = question
         self._answers: list[tuple[int, Any]] = []
         self._until = time.monotonic() + LONGEST
@@ -54,6 +56,25 @@ class ProcessSearch:
                 self._shot = OneShot(LONGEST)
                 self._start()
         return self._answers
+
+    @property
+    def unasked(self) -> int:
+        """How many were not come to, once it was read: those that hang took all the time there was."""
+        return len(self._pids)
+
+    @property
+    def unseen(self) -> str:
+        """Which processes nothing is known of, once it was read: `process 812 can't be looked at`; empty for none."""
+        pids = [str(pid) for pid in self.hung[:SHOWN]]
+        more = f" and {len(self.hung) - SHOWN} more" if len(self.hung) > SHOWN else ""
+        told = (
+            [f"process{'es' * (len(self.hung) > 1)} {', '.join(pids)}{more} can't be looked at"]
+            if pids
+            else []
+        )
+        if self.unasked:
+            told.append(f"{self.unasked} were not come to within {LONGEST:g} s")
+        return ", ".join(told)
 
     def close(self) -> None:
         """End the child."""

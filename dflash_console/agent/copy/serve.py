@@ -127,6 +127,7 @@ REQUESTS: dict[str, Callable[[Server, dict[str, Any]], object]] = {
     "fill": lambda server, message: server.target.fill(message),
     "check": lambda server, message: server.target.check(message),
     "swap": lambda server, message: server.target.swap(),
+    "find_spec": lambda server, message: server.target.find_spec(message),
     "settle": lambda server, message: server.target.settle(message),
     "restore": lambda server, message: server.target.restore(message),
     "release": lambda server, message: server.target.release(),

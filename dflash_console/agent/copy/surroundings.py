@@ -7,6 +7,7 @@ import stat
 
 from ..mounts import mount_of, read_mounts
 from ..venvs.look import shown
+from .layers import layer_of
 from .place import FOLDER
 
 __all__ = ["surroundings"]
@@ -27,10 +28,12 @@ def surroundings(venv: str, site: str, names: list[str]) -> dict[str, Any]:
     room = os.statvfs(stage)
     is_root = os.geteuid() == 0
     denied = _denied(stage, real, names)
+    kind = mount_of(stage, mounts)[1]
     return {
         "free": room.f_frsize * (room.f_bfree if is_root else room.f_bavail),
         "free_inodes": None if room.f_files == 0 else room.f_ffree if is_root else room.f_favail,
-        "filesystem": mount_of(stage, mounts)[1],
+        "filesystem": kind,
+        "layer": layer_of([f"{real}/{name}" for name in names]) if kind == "overlay" else "own",
         "mount": "; ".join(_mounted(real, names, mounts))[:1000],
         # By path as well: of one filesystem that is mounted twice, nothing can be moved from the one to the other.
         "is_same_filesystem": os.stat(stage).st_dev == os.stat(real).st_dev

@@ -45,6 +45,8 @@ class Swap:
         self.items = items
         self.method = ""
         """As copies.Swapped tells; empty as long as the package was not touched."""
+        self.may_copy = True
+        """Whether a folder that can't be renamed may be copied aside and removed, which is not in one step."""
         self._note = note
         """Has the journal tell the items anew."""
 
@@ -143,6 +145,11 @@ class Swap:
 
     def _copy_away(self, item: Item) -> None:
         """A folder of an image's layer can't be renamed: copy it, and only then remove it."""
+        if not self.may_copy:
+            raise Fault(
+                f"{item.name} can't be renamed there, and to copy it aside and remove it, which is not in one step, "
+                "needs a yes of its own (layer)"
+            )
         if os.fstat(self.site).st_dev != os.fstat(self.home_new).st_dev:
             raise OSError(errno.EXDEV, "the stage is on another filesystem", item.name)
         step(f"copy {item.name} away")

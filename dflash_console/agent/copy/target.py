@@ -5,13 +5,6 @@ release. Of a rollback: claim, restore, settle, release. `close` may come at any
 
 All raise `place.Fault`, whose text is the answer's error, said for an operator: what, where, why, what next. Nothing
 here reads or writes the channel, installs a signal handler, or waits for anybody but this machine's disk.
-
-What `look` needs beside it, all read-only, none of them takes a lock or writes (`venv`: absolute path):
-    place.holder(venv) -> Holder | None                 who holds the lock
-    place.read_provenance(venv) -> Provenance | None
-    place.read_manifest(venv) -> [[path, size, mode, mtime_ns, ctime_ns, inode, sha256], ...]   [] without one
-    recover.unsettled(venv, package) -> Unsettled | None
-    backups.listing(venv) -> [Backup, ...]              newest first, with in_use
 """
 
 from __future__ import annotations
@@ -67,7 +60,7 @@ class Target:
         """Of `_old`."""
         self._look: dict[str, Any] = {}
         self._claim: dict[str, Any] = {}
-        self._keep = 5
+        self._keep, self._may_copy = 5, True
 
     def claim(
         self,
@@ -78,13 +71,15 @@ class Target:
         tree: str,
         look: Callable[[], dict[str, Any]],
         keep_backups: int = 5,
+        may_copy: bool = True,
     ) -> dict[str, Any]:
         """Take the lock, settle what an earlier copy left; a Claim.
 
         `origin` has host, venv, version. `look()` gives the Look of now as a dict (of it stamp, tree and version
         are used; may be `{}`); it is called once, after an interrupted copy was settled, and not when another has the
         lock. With `locked` or `changed` in the answer nothing is held any more: the target may be dropped. `stamp`
-        empty: not compared. `tree` is the source's; what is laid is hashed again for the provenance.
+        empty: not compared. `tree` is the source's; what is laid is hashed again for the provenance. `may_copy`: as
+        `Swap.may_copy`.
         """
         if self._place is not None:
             raise Fault("this copy has claimed its place already")
@@ -109,6 +104,7 @@ class Target:
             self._number = new_id()
             self._journal = Journal(place.fd, self._number, by=by, what=what, **{"from": origin})
             self._journal.write("claimed")
+            self._warm = Warm(spot.python, spot.venv, self._package)
         except OSError as error:
             self.close()
             raise fault(error, f"{spot.venv} can't be copied to") from None
@@ -116,7 +112,7 @@ class Target:
             self.close()
             raise
         self._claim = {"by": by, "origin": origin}
-        self._keep = keep_backups
+        self._keep, self._may_copy = keep_backups, may_copy
         return {"recovered": recovered}
 
     def expect(self, entries: list[list[Any]]) -> None:
@@ -141,7 +137,6 @@ class Target:
         except OSError as error:
             raise fault(error, f"{spot.site} can't be read") from None
         self._stage = Stage(place, f"stage-{self._number}", self._expected, pattern, self._site, self._mind)
-        self._warm = Warm(spot.python, self._package, self._stage.path)
         return self._stage.fill_from(known)
 
     def begin_fill(self, order: list[int]) -> None:
@@ -222,7 +217,7 @@ class Target:
             info, names, lines = backups.proved(place, backup)
         checks = [check("backup", "pass", f"{info['id']}: all {len(lines):,} files as they were")]
         folder = f"backups/{info['id']}"
-        importing = Importing(spot.python, self._package, modules or [], limit)
+        importing = Importing(spot.python, self._package, modules or [], limit, self._warm)
         try:
             if self._package in names:
                 importing.start(f"{place.path}/{folder}")
@@ -246,6 +241,12 @@ class Target:
             deal.check_there(new, f"{place.path}/{folder}")
             swapped = self._swap(folder, new, lines, info["provenance"], "rollback")
         return {**swapped, "checks": checks + swapped["checks"]}
+
+    def find_spec(self, modules: list[list[str]], limit: float) -> dict[str, Any]:
+        """The part `find_spec` of a verification of what is in its place now, {"checks": [Check]}; no check when the
+        interpreter that got ready does not let it pass: then a fresh one has to be asked."""
+        found = self._warm.in_place(modules, limit, self._mind) if self._warm is not None else None
+        return {"checks": [found] if found is not None else []}
 
     def settle(self, keep: bool, note: str) -> dict[str, Any]:
         """{"undone", "detail"}; keep or undo what `swap` or `restore` did."""
@@ -332,6 +333,7 @@ class Target:
         names = dict.fromkeys([self._package, *new, *infos_in(spot.site, self._package)])
         items = [Item(name, disk.inode_at(self._site, name), new.get(name, 0)) for name in names]
         made = self._deal = Deal(place, self._number, journal, spot.site, self._package, new_in, items)
+        made.swap.may_copy = self._may_copy
         info = {
             "id": self._number,
             "at": time.time(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .importers import importers_check
 from .looking import look
 from .place import Fault
 
@@ -47,6 +48,7 @@ class TargetRequests:
                 tree=str(message.get("tree", "")),
                 look=look_again,
                 keep_backups=int(message.get("keep_backups", 5)),
+                may_copy=bool(message.get("may_copy")),
             )
         except BaseException:
             target.close()
@@ -55,6 +57,7 @@ class TargetRequests:
             target.close()
         else:
             self._target = target
+            answer["importers"] = self._seen.look["importers"] if self._seen is not None else []
         return answer
 
     def expect(self, message: dict[str, Any]) -> None:
@@ -76,12 +79,25 @@ class TargetRequests:
         return target.end_fill()
 
     def check(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Check the stage."""
-        return self._held.check(message["modules"], float(message["limit"]))
+        """Check the stage; and who runs from what it is to replace, for much may have begun while it came."""
+        target, seen = self._held, self._seen
+        search = seen.importers() if seen is not None else None
+        try:
+            answer = target.check(message["modules"], float(message["limit"]))
+            if search is not None:
+                answer["checks"].append(importers_check(search.read(self._pipe.mind)))
+            return answer
+        finally:
+            if search is not None:
+                search.close()
 
     def swap(self) -> dict[str, Any]:
         """Put the stage in the place of the package; a copies.Swapped."""
         return self._held.swap()
+
+    def find_spec(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A part of the verification of what is in its place."""
+        return self._held.find_spec(message["modules"], float(message["limit"]))
 
     def settle(self, message: dict[str, Any]) -> dict[str, Any]:
         """Keep what was done, or undo it."""

@@ -13,7 +13,7 @@ import stat
 from ..verify.checks import one_line
 from .place import MOST_PARTS, Fault
 
-__all__ = ["MOST_FILES", "Item", "Walk", "is_fit", "walk"]
+__all__ = ["MOST_FILES", "Item", "Walk", "is_fit", "unlike", "walk"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class Walk:
         self.strange: list[str] = []
         self.followed: list[str] = []
         self.hard_linked = 0
+        self.restless: list[str] = []
+        """What changed, came or went while files were read."""
         self._seen = 0
         self._names: set[bytes] = set()
 
@@ -91,6 +93,10 @@ class Walk:
         """Note what can't be copied."""
         if len(self.strange) < MOST_WORDS:
             self.strange.append(one_line(f"{path.decode('utf-8', 'backslashreplace')}: {why}", 1000))
+
+    def note_restless(self, paths: set[str]) -> None:
+        """Note what changed, came or went while files were read."""
+        self.restless = [one_line(path, 1000) for path in sorted(paths)[:MOST_WORDS]]
 
     def real(self, path: str) -> bytes:
         """Where a path of an item is."""
@@ -118,6 +124,12 @@ def walk(site: str, names: list[str], mind: Callable[[], object] = lambda: None)
     found.above(0)
     found.items.sort(key=lambda item: item.path)
     return found
+
+
+def unlike(one: Walk, other: Walk) -> set[str]:
+    """The paths of what is not the same file in two walks, or not in both."""
+    marks = [{item.path: (item.link, item.mark) for item in walked.items} for walked in (one, other)]
+    return {path for path, _ in marks[0].items() ^ marks[1].items()}
 
 
 def is_fit(name: bytes) -> bool:

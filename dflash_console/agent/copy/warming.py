@@ -1,24 +1,28 @@
-"""An interpreter that gets ready for the import check while files still come.
+"""An interpreter that gets ready for the import checks of a copy while files still come.
 
-It imports what is dear and no stage can hold, never the package itself. Whatever is odd ends it, and a fresh one is
-asked.
+It imports what is dear and no stage can hold, never the package itself, and then answers twice: in a process of its
+own for the stage, and by itself for the package in its place. Whatever is odd ends it, and a fresh one is asked.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import time
 
 from ..child import Child
+from ..verify.find_spec import look
 from ..verify.program import Program
 from ..verify.question import WHERE, heard, home, script_of
-from .importing import OPTIONS, environment, told
+from .importing import PATIENCE, TURN, told
 
 __all__ = ["Warm"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Callable
+
     from ..child import Channel
 
 DEAR = ("torch",)
@@ -26,13 +30,15 @@ DEAR = ("torch",)
 LEFT = 88
 """The exit status of an interpreter that is not fit to be asked."""
 
-# It reads the script where `python -` does, from stdin, but when it is told to. What is imported meanwhile finds
-# nothing to read there, as it does under `python -`.
+MARK = b"('ended', "
+"""How the line begins that follows the answer for a stage."""
+
+# It reads the scripts where `python -` does, from stdin, but when it is told to. What is imported meanwhile finds
+# nothing to read there, as it does under `python -`. One with threads of Python's is not forked: it answers once.
+# Those of numerical libraries only wait, and make themselves anew after a fork.
 BOOT = r"""
 import sys
 sys.argv[0] = "-"
-if sys.path[:1] == [""]:
-    sys.path[0] = FIRST.encode("utf-8", "surrogateescape").decode(sys.getfilesystemencoding(), "surrogateescape")
 import importlib.util, os
 def leave():
     os._exit(LEFT)
@@ -47,6 +53,14 @@ class Guard:
         if name and name.replace("_", "-").replace(".", "-").lower() == PACKAGE.replace("_", "-").lower():
             leave()
         return ()
+def has_threads():
+    threading = sys.modules.get("threading")
+    return threading is not None and threading.active_count() > 1
+def fork():
+    import warnings
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return os.fork()
 def get_ready():
     feed = os.dup(0)
     if feed < 10:
@@ -67,9 +81,17 @@ def get_ready():
         leave()
     os.write(3, b"('warm',)\n")
     with open(feed, "rb") as file:
-        text = file.read()
+        while True:
+            is_last, size = file.readline().split()
+            text = file.read(int(size))
+            if not text or len(text) != int(size):
+                leave()
+            if is_last == b"1" or has_threads() or not fork():
+                break
+            status = os.wait()[1]
+            os.write(3, b"\n" + MARK + b"%d)\n" % status)
     importlib.invalidate_caches()
-    return compile(text or leave(), "<stdin>", "exec")
+    return compile(text, "<stdin>", "exec")
 try:
     CODE = get_ready()
 except BaseException:
@@ -79,37 +101,84 @@ exec(CODE)
 
 
 class Warm:
-    """One in a child, for a tree that will be in `folder`. Before other threads are: it forks."""
+    """One in a child, started as a login's would be that is asked by hand. Before other threads are: it forks."""
 
-    def __init__(self, python: str, package: str, folder: str, names: tuple[str, ...] = DEAR) -> None:
-        self.folder = folder
+    def __init__(self, python: str, venv: str, package: str, names: tuple[str, ...] = DEAR) -> None:
         self.child = Child()
-        env = environment()
-        head = f"FIRST, PACKAGE, NAMES, LEFT = {folder!a}, {package!a}, {names!a}, {LEFT}"
+        self.has_failed = False
+        """Whether it did not let pass what it was asked; it is of no use any more then."""
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        head = f"PACKAGE, NAMES, LEFT, MARK = {package!a}, {names!a}, {LEFT}, {MARK!a}"
 
         def work(channel: Channel) -> None:
             where = home()
-            program = Program([python, *OPTIONS, "-c", head + BOOT], env, lambda: os.chdir(where))
+            program = Program([python, "-c", head + BOOT], env, lambda: os.chdir(where))
             modules: list[list[str]] = []
             for item in channel.receive():
                 if isinstance(item, list):
                     modules.append(item)
                     continue
-                until = time.monotonic() + item
-                if program.is_ready(item):
-                    text = script_of(package, modules, folder)
-                    ended = program.finish(text, max(0.0, until - time.monotonic()), WHERE)
-                    channel.send(told(heard(ended, python, env), package, modules, item, folder, where))
-                return
+                limit, folder = item["limit"], item["folder"]
+                until = time.monotonic() + limit
+                if not program.is_ready(limit):
+                    return
+                script = script_of(package, modules, folder or None)
+                text = b"%d %d\n" % (not folder, len(script)) + script
+                rest = max(0.0, until - time.monotonic())
+                if not folder:
+                    ended = program.finish(text, rest, WHERE)
+                    channel.send(look(venv, package, modules, limit, heard(ended, python, env)))
+                    return
+                said = program.ask(text, rest, MARK)
+                if said is None:
+                    return
+                channel.send(told(heard(said, python, env), package, modules, limit, folder, where))
+                modules = []
 
         # Nothing is lost without it but time.
         with contextlib.suppress(OSError):
             self.child.start(work)
 
-    def ask(self, modules: list[list[str]], limit: float) -> bool:
-        """Have it look for the modules, for `limit` seconds from now; False when it is gone."""
-        return self.child.is_alive and all(map(self.child.send, [*modules, limit]))
+    def ask(self, modules: list[list[str]], limit: float, folder: str) -> bool:
+        """Have it look for the modules, for `limit` seconds from now; False when it is gone.
+
+        `folder` is where the package lies that is not in its place yet; empty for the one in its place, of which it
+        answers once, with the check `find_spec`.
+        """
+        if self.has_failed or not self.child.is_alive:
+            return False
+        return all(map(self.child.send, [*modules, {"limit": limit, "folder": folder}]))
+
+    def in_place(
+        self, modules: list[list[str]], limit: float, mind: Callable[[], object]
+    ) -> dict[str, Any] | None:
+        """The check `find_spec` of the package in its place, if that passes; it ends with it. `mind` is called
+        meanwhile, and may raise."""
+        found, until = None, time.monotonic() + limit * PATIENCE
+        if self.ask(modules, limit, ""):
+            while found is None and not self.has_failed and time.monotonic() < until:
+                mind()
+                found = self.answer(TURN)
+        self.stop()
+        return found
+
+    def answer(self, seconds: float) -> dict[str, Any] | None:
+        """What it has found, if that passes, after at most `seconds`; None while it says nothing, and when it
+        `has_failed`."""
+        if self.has_failed:
+            return None
+        select.select(self.child.fds(), [], [], seconds)
+        try:
+            received = self.child.receive()
+        except ValueError:
+            received = None
+        if received and received[0]["state"] == "pass":
+            return dict(received[0])
+        if received is None or received:
+            self.stop()
+        return None
 
     def stop(self) -> None:
         """End it, whatever it does."""
+        self.has_failed = True
         self.child.kill()

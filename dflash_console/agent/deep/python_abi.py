@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 
+from ..glibc import host_glibc
 from ..verify.checks import check, counted, first_few
 from .elf import Broken, Library
 
@@ -49,15 +50,6 @@ def check_python_abi(environment: Environment, files: list[Compiled]) -> dict[st
         f"{counted(len(files), 'compiled file')} for Python {minor} and glibc {host}",
         lines,
     )
-
-
-def host_glibc() -> tuple[int, ...]:
-    """This machine's glibc, `(2, 36)`; empty when it has another C library."""
-    try:
-        text = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):
-        return ()
-    return tuple(int(part) for part in text.rpartition(" ")[2].split(".") if part.isdigit())
 
 
 def _look_at_names(

@@ -163,7 +163,7 @@ def _process(block: dict[str, str]) -> tuple[str, ...]:
 
 
 def inspect_unit(block: dict[str, str]) -> dict[str, object]:
-    """`interpreter`, `venv`, `port`, `listening` and, of a running unit, `command`, as model.Unit has them.
+    """`interpreter`, `venv`, `real_venv`, `port`, `listening`, and `command` of a running unit, as model.Unit has them.
 
     Of a running unit they come from its main process, else from the first Python among its processes; of one
     that does not run, or runs no Python, from ExecStart.
@@ -183,6 +183,8 @@ def inspect_unit(block: dict[str, str]) -> dict[str, object]:
         facts["venv"] = find_venv([told], None, None, "") if isinstance(told, str) else None
     else:
         facts["interpreter"], facts["venv"] = missing("not_found", "the unit starts no command"), None
+    if isinstance(facts["venv"], str):
+        facts["real_venv"] = os.path.realpath(facts["venv"])
     facts["port"] = _port([process for process in (python, main) if process], command.split(), environment)
     if pids and isinstance(facts["port"], int):
         # What was not looked at may be the one that listens.

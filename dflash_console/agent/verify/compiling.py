@@ -33,12 +33,14 @@ SPARE = 2.0
 class Chain:
     """Where an import of the package begins: its imports are followed from file to file."""
 
-    def __init__(self, root: str, package: str, starts: list[str]) -> None:
+    def __init__(self, root: str, package: str, starts: list[str], *, is_whole: bool = True) -> None:
         self.root = root
         """The package's folder."""
         self.package = package
         self.starts = starts
         """Files, in the order in which they are of interest."""
+        self.is_whole = is_whole
+        """Whether it goes on through all files, or only through those that are to be compiled."""
 
 
 class Compiled:
@@ -104,7 +106,9 @@ def compile_all(
     if not items and not waiting:
         return compiled
     places = (
-        (chain.root, chain.package, waiting, list(compiled.links)) if chain is not None and waiting else None
+        (chain.root, chain.package, chain.is_whole, waiting, list(compiled.links))
+        if chain is not None and waiting
+        else None
     )
     text = json.dumps([items, places, max(0.1, limit), PROCESSES]).encode("ascii")
     # In UTF-8 mode, as the agent is, a path of any bytes is the same text for both (PEP 540).

@@ -13,6 +13,7 @@ from .compiling import Chain, Compiled, compile_all
 from .leftovers import check_leftovers
 from .record import Record, compare, read_record
 from .record_check import is_test, unvouched, vouched
+from .standing import Standing
 
 __all__ = ["check_contents", "check_version"]
 
@@ -80,26 +81,32 @@ def check_contents(
     )
     suspects = find_suspects(ground.interpreter, tree, known)
     has_voucher = found is not None and not is_split and not found.unhashed
+    standing = Standing(ground.interpreter, tree)
     sources = [name for name in tree.code if name.endswith(".py") and name not in known]
+    sources += [name for name in standing.bytecode_alone() if name not in known]
     sources.sort(key=_rank)
     paths = [f"{tree.root}/{name}" for name in sources]
     listed = _listed(ground, modules)
-    starts = [] if has_voucher or not ground.where else _starts(ground, listed)
-    chain = Chain(tree.root, ground.package, starts) if starts else None
+    starts = _starts(ground, listed) if ground.where else []
+    if has_voucher and found is not None:
+        # What it vouches for has all that it imports; a patch may be for another version.
+        starts = [f"{ground.home}/{name}" for name in found.changed if _is_patch(name, prefix, tree)]
+    chain = Chain(tree.root, ground.package, starts, is_whole=not has_voucher) if starts else None
     compiled = Compiled.again(earlier)
     compiled.is_brief = brief is not None and brief < limit
     seconds = limit if brief is None else min(brief, limit)
     compile_all(ground.python(), paths, suspects, chain, seconds, compiled)
+    compiled.broken.update(standing.unloadable(known))
     if found is None or is_split:
         why = (
             str(record)
             if found is None
             else f"RECORD is of {installed} and can't vouch for a tree of {version}"
         )
-        checks = [unvouched(why, tree, known, found, compiled, len(paths))]
+        checks = [unvouched(why, tree, standing, known, found, compiled, len(paths))]
     else:
         vital = {*listed, *(f"{ground.home}/{name}" for name in found.changed)}
-        checks = [vouched(record, found, tree, prefix, compiled, len(paths), vital)]
+        checks = [vouched(record, found, tree, standing, prefix, compiled, len(paths), vital)]
     checks.append(check_leftovers(ground, tree, found if is_split else None, version, installed))
     checks.append(_bytecode(tree, suspects, compiled))
     checks.append(_links(tree, prefix, found))
@@ -125,6 +132,16 @@ def _compared(ground: Ground, tree: Tree, cells: dict[str, Any]) -> tuple[Record
     if found is not None and not (found.same or found.changed or found.unhashed):
         return "RECORD lists none of the files that are there", None
     return record, found
+
+
+def _is_patch(name: str, prefix: str, tree: Tree) -> bool:
+    """Whether a changed file is a source of the package that a server may import."""
+    inside = name[len(prefix) :]
+    return bool(prefix) and name.startswith(prefix) and inside in tree.files and _is_source(inside)
+
+
+def _is_source(name: str) -> bool:
+    return name.endswith(".py") and not is_test(name)
 
 
 def _rank(name: str) -> tuple[bool, int, str]:

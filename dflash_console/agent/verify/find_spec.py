@@ -7,6 +7,7 @@ import os
 from ..jobs import Job
 from .checks import check, first_few
 from .ground import Ground, folder_of, leaf
+from .loadable import why_not_loaded
 from .odd_files import obstacle
 from .question import Reply, ask, describe, home, proof
 
@@ -41,8 +42,17 @@ def find_spec_job(message: dict[str, Any]) -> Job:
     return Job(work, limit + SPARE, finish, key=f"find_spec {venv}")
 
 
-def look(venv: str, package: str, modules: list[list[str]], limit: float) -> dict[str, Any]:
-    """The check `find_spec`, asked as over SSH: in the login's home and environment."""
+def look(
+    venv: str,
+    package: str,
+    modules: list[list[str]],
+    limit: float,
+    reply: Reply | None = None,
+) -> dict[str, Any]:
+    """The check `find_spec`, asked as over SSH: in the login's home and environment.
+
+    `reply` is what an interpreter has said that was asked so already.
+    """
     ground = Ground(venv, package)
     if ground.problem is not None:
         return check("find_spec", "fail", f"{ground.folder}: {ground.problem['detail']}")
@@ -50,7 +60,8 @@ def look(venv: str, package: str, modules: list[list[str]], limit: float) -> dic
     if stops:
         return check("find_spec", "fail", f"Python can't start here: {stops}")
     folder = home()
-    reply = ask(ground.python(), package, modules, limit, dict(os.environ), lambda: os.chdir(folder))
+    if reply is None:
+        reply = ask(ground.python(), package, modules, limit, dict(os.environ), lambda: os.chdir(folder))
     state, detail = judge(reply, ground, modules, limit, folder, os.environ.get("PYTHONPATH", ""))
     return check("find_spec", state, detail, proof(reply, folder))
 
@@ -84,6 +95,9 @@ def judge(
     if reply.broken:
         name, kind, text, _ = reply.broken[0]
         return "fail", _fault(str(reply.modules[name]), kind, text)
+    refused = _refused(reply)
+    if refused:
+        return "fail", refused
     for name, origin in reply.modules.items():
         where = _expected(ground, name, modules, reply) if here else ""
         if where and not _is_same(str(origin), where):
@@ -105,7 +119,21 @@ def _fault(origin: str, kind: str, text: str) -> str:
     if kind == "Empty":
         return f"empty: {origin}"
     how = "can't be read" if kind in ("PermissionError", "OSError") else "does not compile"
+    how = "can't be loaded" if origin.endswith(".pyc") and kind == "ValueError" else how
     return f"{origin} {how}: {kind}: {' '.join(text.split())}"
+
+
+def _refused(reply: Reply) -> str:
+    """The first compiled module that the loader would refuse, and why; empty when there is none."""
+    for origin in reply.modules.values():
+        if isinstance(origin, str) and origin.endswith(".so"):
+            try:
+                why = why_not_loaded(origin, os.path.getsize(origin))
+            except OSError:
+                continue
+            if why:
+                return f"{origin} can't be loaded: {why}"
+    return ""
 
 
 def _expected(ground: Ground, name: str, modules: list[list[str]], reply: Reply) -> str:

@@ -80,6 +80,8 @@ class Program:
         for fd in (stdin, told, printed, failed):
             os.close(fd)
         self._pipes = _Pipes(feed, answers, output)
+        self._taken = 0
+        """Bytes of the answers that an `ask` has given back."""
 
     def is_ready(self, limit: float) -> bool:
         """Wait for its first line of answers; whether it came. At the end of the program it does not wait."""
@@ -92,12 +94,41 @@ class Program:
             self._ended.status = _status(self._pid)
         return True
 
+    def ask(self, text: bytes, limit: float, mark: bytes) -> Ended | None:
+        """Give it one of several texts; None when there is no answer within `limit` seconds.
+
+        Its answers are those up to a line that begins with `mark` and ends with an exit status and `)`. Of a program
+        that ends instead, all that it said.
+        """
+        began, at = time.monotonic(), self._taken
+        self._pipes.feed_with(text, is_last=False)
+        answer, rest = Ended(), limit
+        while True:
+            self._pipes.move(min(PAUSE, rest))
+            said = bytes(self._pipes.answers[at:])
+            begin = said.find(b"\n" + mark) + 1
+            if begin and b"\n" in said[begin:]:
+                line = said[begin:].split(b"\n", 1)[0]
+                answer.answers, answer.status = said[:begin], int(line[len(mark) :].rstrip(b")"))
+                self._taken += begin + len(line) + 1
+                break
+            if self._ended.status is not None:
+                answer.answers, answer.status = said, self._ended.status
+                break
+            self._ended.status = _status(self._pid)
+            rest = limit - (time.monotonic() - began)
+            if rest <= 0:
+                return None
+        answer.seconds = time.monotonic() - began
+        return answer
+
     def finish(self, text: bytes, limit: float, ask_where: int = 0) -> Ended:
         """Give it the text; how it has ended, and nothing of it is left. Once."""
         ended, began = self._ended, time.monotonic()
         self._pipes.feed_with(text)
         _attend(self._pid, ended, self._pipes, began + limit, ask_where)
         self._pipes.close()
+        ended.answers = ended.answers[self._taken :]
         if ended.status == 127:
             ended.problem = os.read(self._faults, 4096).decode("utf-8", "replace")
         os.close(self._faults)
@@ -109,7 +140,7 @@ class _Pipes:
     """This end of the program's pipes."""
 
     def __init__(self, feed: int, answers: int, output: int) -> None:
-        self.feed, self.rest = feed, memoryview(b"")
+        self.feed, self.rest, self.is_last = feed, memoryview(b""), True
         self.sources = {answers: bytearray(), output: bytearray()}
         self.answers, self.output = self.sources.values()
         self.head = b""
@@ -120,10 +151,11 @@ class _Pipes:
         self.poll.register(output, select.POLLIN)
         self.open = {feed, answers, output}
 
-    def feed_with(self, text: bytes) -> None:
-        """Have `move` write it as well, and then the end of the file."""
-        self.rest = memoryview(text)
-        self.poll.register(self.feed, select.POLLOUT)
+    def feed_with(self, text: bytes, *, is_last: bool = True) -> None:
+        """Have `move` write it as well; the last one also the end of the file."""
+        self.rest, self.is_last = memoryview(text), is_last
+        if self.feed in self.open:
+            self.poll.register(self.feed, select.POLLOUT)
 
     def move(self, seconds: float) -> None:
         """Wait until something can be read or written, and do it."""
@@ -148,6 +180,9 @@ class _Pipes:
             return True
         except BrokenPipeError:
             return False
+        if not self.rest and not self.is_last:
+            self.poll.unregister(self.feed)
+            return True
         return bool(self.rest)
 
     def _read(self, fd: int) -> bool:

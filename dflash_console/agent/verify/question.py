@@ -33,7 +33,7 @@ SCRIPT = r"""
 import sys
 if FIRST is not None and sys.path[:1] == [""]:
     sys.path[0] = FIRST.encode("utf-8", "surrogateescape").decode(sys.getfilesystemencoding(), "surrogateescape")
-import importlib.util, os, faulthandler
+import importlib.machinery, importlib.util, os, faulthandler
 def mark(fd):
     try:
         return os.fstat(fd)[1:3]
@@ -82,7 +82,15 @@ def told(error):
         return traceback.format_exception(type(error), error, error.__traceback__)[-40:]
     except Exception:
         return []
-def fault(where):
+def fault(name, where):
+    if where.endswith(".pyc"):
+        try:
+            with open(where, "rb") as file:
+                head = file.read(4)
+        except OSError as error:
+            return (*words(error), [])
+        is_ours = head == importlib.util.MAGIC_NUMBER
+        return None if is_ours else ("ValueError", "it is bytecode of another Python, or none", [])
     if not where.endswith(".py"):
         return None
     try:
@@ -91,6 +99,8 @@ def fault(where):
         if not text and not where.endswith("/__init__.py"):
             return "Empty", "zero bytes", []
         compile(text, where, "exec", 0, True)
+        # As its import does: bytecode that is cut off ends it there.
+        importlib.machinery.SourceFileLoader(name, where).get_code(name)
     except Exception as error:
         return (*words(error), told(error)[-4:])
     return None
@@ -105,7 +115,7 @@ def ask_module(alternatives):
                 return False
             where = None
         if isinstance(where, str):
-            wrong = fault(where)
+            wrong = fault(name, where)
             if wrong:
                 poor.append((name, where, *wrong))
             elif good is None:

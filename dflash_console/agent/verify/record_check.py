@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from .compiling import Compiled
     from .record import Comparison
+    from .standing import Standing
     from .tree import Tree
 
 TESTS = frozenset(["test", "tests", "testing", "benchmark", "benchmarks", "examples"])
@@ -30,6 +31,7 @@ def vouched(
     record: Record | str,
     found: Comparison,
     tree: Tree,
+    standing: Standing,
     prefix: str,
     compiled: Compiled,
     sources: int,
@@ -40,19 +42,26 @@ def vouched(
     RECORD has otherwise. Any other file that does not compile is somebody's draft."""
     extra = [name for name in found.extra if is_code(name)]
     home = tree.root[: len(tree.root) - len(prefix)] if prefix else tree.root
-    vital = vital | {
-        f"{tree.root}/{name[len(prefix) :]}" for name in extra if _hides(tree, name[len(prefix) :])
-    }
+    listed = [*tree.names, *(name[len(prefix) :] for name in found.missing if name.startswith(prefix))]
+    inside = (name[len(prefix) :] for name in extra)
+    before = [name for name in inside if standing.stands_before(name, listed)]
+    vital = vital | {f"{tree.root}/{name}" for name in before}
     drafts = [path for path in compiled.broken if path not in vital]
     # Others may share a folder beside the package: sglang's wheels bring a `tools` of their own.
-    lost = [name for name in found.missing if is_code(name) and name.startswith(prefix)]
+    lost = [
+        name
+        for name in found.missing
+        if is_code(name) and name.startswith(prefix) and not standing.taken(name[len(prefix) :])
+    ]
     emptied = _emptied(found, tree, prefix)
+    blank = [prefix + name for name in before if _is_blank(tree, name)]
     parts = [
         ("missing", found.missing),
         ("emptied", emptied),
+        ("empty in the place of another", blank),
         ("changed", [name for name in found.changed if name not in set(emptied)]),
         ("unreadable", found.unreadable),
-        ("extra", extra),
+        ("extra", [name for name in extra if name not in set(blank)]),
         (
             "extra that does not compile" if len(drafts) == 1 else "extra that do not compile",
             [os.path.relpath(path, home) for path in drafts],
@@ -78,7 +87,7 @@ def vouched(
     damage = _damage(compiled, vital)
     if damage:
         return check("record", "fail", "; ".join([damage, ", ".join(told)]), evidence)
-    if lost or emptied:
+    if lost or emptied or blank:
         return check("record", "fail", ", ".join(told), evidence)
     if found.unhashed:
         words = (
@@ -95,16 +104,29 @@ def vouched(
 
 
 def unvouched(
-    why: str, tree: Tree, known: set[str], found: Comparison | None, compiled: Compiled, sources: int
+    why: str,
+    tree: Tree,
+    standing: Standing,
+    known: set[str],
+    found: Comparison | None,
+    compiled: Compiled,
+    sources: int,
 ) -> dict[str, Any]:
     """The check where no RECORD vouches, and `why`. `known`: files that are as another version's RECORD has them;
     `sources`: how many others were to be compiled."""
     blank = [name for name in tree.code if _is_blank(tree, name) and name not in known]
-    no_library = [name for name in blank if not name.endswith(".py") and not _has_other(tree, name)]
+    no_library = [
+        name
+        for name in blank
+        if standing.is_hiding(name) or (not name.endswith(".py") and not _has_other(tree, name))
+    ]
     no_module = [
         name
         for name in blank
-        if name.endswith(".py") and os.path.basename(name) != "__init__.py" and not is_test(name)
+        if name.endswith(".py")
+        and os.path.basename(name) != "__init__.py"
+        and not is_test(name)
+        and name not in no_library
     ]
     evidence = [f"empty: {tree.root}/{name}" for name in no_library + no_module] + _damage_lines(compiled)
     if found is not None:
@@ -146,19 +168,13 @@ def _has_other(tree: Tree, name: str) -> bool:
     )
 
 
-def _hides(tree: Tree, name: str) -> bool:
-    """Whether Python imports it instead of a file beside it: a folder with an `__init__.py` comes first."""
-    folder, _, leaf = name.rpartition("/")
-    return leaf == "__init__.py" and f"{folder}.py" in tree.files
-
-
 def _damage(compiled: Compiled, vital: set[str] | None = None) -> str:
     """The first damage, in words; of what does not compile only what is in `vital`, if that is given."""
     broken = {path: words for path, words in compiled.broken.items() if vital is None or path in vital}
     if broken:
         path, words = next(iter(broken.items()))
         more = f" and {len(broken) - 1:,} more" if len(broken) > 1 else ""
-        return f"damaged: {path} does not compile: {words}{more}"
+        return f"damaged: {_fault(path, words)}{more}"
     if compiled.absent:
         module, (path, line) = next(iter(compiled.absent.items()))
         more = f" and {len(compiled.absent) - 1:,} more" if len(compiled.absent) > 1 else ""
@@ -166,8 +182,13 @@ def _damage(compiled: Compiled, vital: set[str] | None = None) -> str:
     return ""
 
 
+def _fault(path: str, words: str) -> str:
+    how = "does not compile" if path.endswith(".py") else "can't be loaded"
+    return f"{path} {how}: {words}"
+
+
 def _damage_lines(compiled: Compiled) -> list[str]:
-    lines = [f"{path} does not compile: {words}" for path, words in compiled.broken.items()]
+    lines = [_fault(path, words) for path, words in compiled.broken.items()]
     return lines + [
         f"{path}:{line} imports {name}, which is not there" for name, (path, line) in compiled.absent.items()
     ]

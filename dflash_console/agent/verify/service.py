@@ -71,11 +71,19 @@ def service_job(message: dict[str, Any]) -> Job:
 def _concerns(ground: Ground, start: Start, is_home: bool) -> bool:
     """Whether the unit starts this environment, or should."""
     if not start.interpreter:
-        return is_home and start.is_python
+        # A program that we can't follow may start what its command names, and one that is gone was a script here.
+        bin_folder = f"{ground.folder}/bin/"
+        if start.prevented:
+            return start.program.startswith(bin_folder) or (is_home and _is_of(ground, start))
+        return bin_folder in start.command or (is_home and start.is_python)
     if _is_same(start.prefix, ground.folder):
         return True
     # A unit may have a Python of its own for something else.
-    return is_home and ground.package in f"{start.name} {start.command}"
+    return is_home and _is_of(ground, start)
+
+
+def _is_of(ground: Ground, start: Start) -> bool:
+    return ground.package in f"{start.name} {start.command}"
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -87,12 +95,13 @@ def look(ground: Ground, start: Start, modules: list[list[str]], limit: float) -
     """The check of one unit that concerns this environment."""
     title = f"service {start.name}"
     command = redact_text(" ".join(start.command.split()))
+    if start.prevented:
+        folder = [f"as {start.user or '?'} in {start.folder}"] if start.interpreter else []
+        return check(title, "fail", f"will not start: {start.prevented}", [f"starts {command}", *folder])
     if not start.interpreter:
         return check(title, "unknown", f"can't tell which Python it starts: {start.problem}", [command])
     evidence = [f"starts {command}", f"as {start.user or '?'} in {start.folder}"]
     evidence += [f"process {start.pid} since {when(start.started)}"] if start.started else []
-    if start.hidden:
-        return check(title, "fail", f"will not start: {start.hidden}", evidence)
     if not _is_same(start.prefix, ground.folder):
         return check(title, "fail", f"starts {start.prefix}, not this one ({ground.folder})", evidence)
     evidence += [
@@ -147,6 +156,8 @@ def _ask(
     if stops:
         return "fail", f"Python can't start here: {stops}"
     prepare = _preparation(start)
+    if start.module.startswith(f"{ground.package}.") and not any(start.module in names for names in modules):
+        modules = [*modules, [start.module]]
     reply = ask(
         start.interpreter,
         ground.package,
@@ -168,8 +179,22 @@ def _ask(
 
 
 def _first(start: Start) -> str | None:
-    """What stands first on the search path instead of the working directory: the folder of a script."""
-    return os.path.dirname(os.path.realpath(start.script)) if start.script else None
+    """What stands first on the search path instead of the working directory: the folder of a script, or the folder or
+    archive that is one (runpy)."""
+    if not start.script:
+        return None
+    is_plain = not os.path.isdir(start.script) and start.script.endswith((".py", ".pyc"))
+    if is_plain or not _has_main(start.script):
+        return os.path.dirname(os.path.realpath(start.script))
+    return start.script
+
+
+def _has_main(path: str) -> bool:
+    if os.path.isdir(path):
+        return True
+    import zipfile
+
+    return os.path.isfile(path) and zipfile.is_zipfile(path)
 
 
 def _preparation(start: Start) -> Callable[[], None]:

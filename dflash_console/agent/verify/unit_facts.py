@@ -9,15 +9,17 @@ import os
 
 from ..procs import read_process
 from ..regular import read_regular
-from ..units.command import is_python, parse_environment
+from ..units.command import find_interpreter, is_python, parse_environment
 from ..units.inspector import inspect_unit
 from ..units.text import PROPERTIES, parse_show, split_command, system_name
 from ..venvs.interpreter import prefix_of
+from .command_line import Told, told_by
 from .envfile import parse_environment_file
 from .ground import as_the_kernel
 from .hiding import PROPERTIES as HIDING
 from .hiding import hidden_by
-from .wrappers import unwrap
+from .refusal import refusal
+from .wrappers import Launch, unwrap
 
 __all__ = ["Identity", "Start", "read_start"]
 
@@ -44,7 +46,6 @@ MORE = (
 SYSTEMDS = ("NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", "WATCHDOG_USEC")
 """What systemd gives a service for speaking to it; nobody else may."""
 NOT_THERE = "is not there"
-VALUE_OPTIONS = frozenset("WXcm")
 
 
 class Identity:
@@ -60,17 +61,21 @@ class Start:
     def __init__(self, name: str) -> None:
         self.name = name
         self.problem = ""
-        self.hidden = ""
-        """Why its Python can't be started, though it is there: what hides it from the unit."""
+        self.prevented = ""
+        """Why a unit that does not run will not start, whatever the package is like."""
         self.is_python = True
         """False when it surely starts none."""
         self.command = ""
         self.interpreter = ""
         self.options: list[str] = []
         """Of the interpreter, such as `-I`."""
+        self.program = ""
+        """What systemd executes."""
         self.script = ""
         """The script's path when it starts one; its folder comes first on the search path, not the working
         directory."""
+        self.module = ""
+        """The module when it starts one by `-m`."""
         self.folder = "/"
         """The working directory."""
         self.user = ""
@@ -97,20 +102,25 @@ def read_start(name: str) -> Start:
     if block is None or block.get("LoadState") == "not-found":
         start.problem = problem or "systemd knows no such unit"
         return start
-    program, start.command = split_command(block.get("ExecStart", ""))
+    start.program, start.command = split_command(block.get("ExecStart", ""))
     facts = inspect_unit(block)
     interpreter = facts.get("interpreter")
     if isinstance(interpreter, str):
         start.interpreter = interpreter
     elif isinstance(interpreter, dict):
         start.problem = interpreter["detail"]
-        start.is_python = interpreter["missing"] not in ("unsupported",) and bool(program)
+        start.is_python = interpreter["missing"] not in ("unsupported",) and bool(start.program)
     main = block.get("MainPID", "0")
-    process = _python_below(int(main)) if main.isdigit() and main != "0" else None
+    is_running = main.isdigit() and main != "0"
+    process = _python_below(int(main)) if is_running else None
     if process is not None and start.interpreter:
-        _take_process(start, process)
-    elif start.interpreter:
-        _take_properties(start, block, program, is_user)
+        _take_process(start, process, parse_environment(block.get("Environment", "")))
+    elif start.interpreter or "$" in start.command:
+        _take_properties(start, block, is_user)
+    if is_running or block.get("ActiveState") in ("active", "reloading"):
+        start.prevented = ""
+    else:
+        start.prevented = start.prevented or refusal(block, start.program, start.script)
     return start
 
 
@@ -135,13 +145,12 @@ def _python_below(pid: int) -> dict[str, Any] | None:
     return None
 
 
-def _take_process(start: Start, process: dict[str, Any]) -> None:
+def _take_process(start: Start, process: dict[str, Any], given: dict[str, str]) -> None:
+    """`given`: variables that the unit itself sets."""
     start.pid = process["pid"]
     started, argv, folder = process["started"], process["argv"], f"/proc/{start.pid}"
     start.started = started if isinstance(started, float) else None
-    start.command = " ".join(argv) or start.command
     start.user = str(process["user"])
-    _take_words(start, argv)
     try:
         start.folder = _working_folder(start, os.readlink(f"{folder}/cwd"))
         with open(f"{folder}/environ", "rb") as file:
@@ -155,6 +164,21 @@ def _take_process(start: Start, process: dict[str, Any]) -> None:
         start.problem = f"process {start.pid} of {start.user} can't be looked into: {error.strerror}"
     for name in SYSTEMDS:
         start.environment.pop(name, None)
+    if not is_python("".join(argv[:1])) and process["exe"]:
+        argv = _argv_of_unit(start, process["exe"], given) or argv
+    start.command = " ".join(argv) or start.command
+    _take_words(start, told_by(argv))
+
+
+def _argv_of_unit(start: Start, exe: str, given: dict[str, str]) -> list[str]:
+    """The command line that systemd started a process with which has overwritten its own; empty unless its Python is
+    the one that runs."""
+    told = find_interpreter(start.program, start.command, given)
+    if not isinstance(told, str) or os.path.realpath(told) != os.path.realpath(exe):
+        return []
+    launch = unwrap(start.program, start.command, {**start.environment, **given}, start.folder)
+    start.interpreter = told
+    return [] if launch.problem else launch.words
 
 
 def _working_folder(start: Start, told: str) -> str:
@@ -179,33 +203,15 @@ def _identity_of(status: str) -> Identity | None:
         return None
 
 
-def _take_words(start: Start, words: list[str]) -> None:
-    """The interpreter's options and its script, from a command line that begins with the interpreter."""
-    rest = list(words[1:])
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        word = rest.pop(0)
-        if word.startswith("--"):
-            if word == "--check-hash-based-pycs" and rest:
-                rest.pop(0)
-            continue
-        letter = next((char for char in word[1:] if char in VALUE_OPTIONS), "")
-        flags = word[1:].partition(letter)[0] if letter else word[1:]
-        start.options += [f"-{flag}" for flag in flags if flag in "IPEsSO"]
-        if letter in ("c", "m"):
-            return
-        if letter and word.endswith(letter) and rest:
-            value = rest.pop(0)
-            start.options += ["-X", value] if letter == "X" else []
-        elif letter == "X":
-            start.options.append(word)
-    if rest and rest[0] != "-":
-        start.script = os.path.join(start.folder, rest[0])
+def _take_words(start: Start, told: Told) -> None:
+    start.options, start.module = told.options, told.module
+    start.script = os.path.join(start.folder, told.script) if told.script else ""
 
 
 # ---- a unit that does not run
 
 
-def _take_properties(start: Start, block: dict[str, str], program: str, is_user: bool) -> None:
+def _take_properties(start: Start, block: dict[str, str], is_user: bool) -> None:
     import pwd
 
     user = block.get("User", "") if not is_user else ""
@@ -234,11 +240,19 @@ def _take_properties(start: Start, block: dict[str, str], program: str, is_user:
         name, equals, value = word.partition("=")
         if not equals or start.environment.get(name) == value:
             start.environment.pop(name, None)
-    launch = unwrap(program, start.command, start.environment, start.folder)
+    _take_launch(start, unwrap(start.program, start.command, start.environment, start.folder))
+    if start.interpreter:
+        _look_for_hidden(start, block)
+
+
+def _take_launch(start: Start, launch: Launch) -> None:
     start.environment, start.folder = launch.environment, launch.folder
+    if "$" in (start.interpreter or start.command):
+        # A path with a variable of the unit's in it, which can be told only now.
+        start.interpreter = "" if launch.problem or "$" in launch.words[0] else launch.words[0]
+        start.problem = start.problem if not start.interpreter else ""
     start.problem = start.problem or launch.problem
-    _take_words(start, launch.words)
-    _look_for_hidden(start, block)
+    _take_words(start, told_by(launch.words))
 
 
 def _pass_on(start: Start, names: list[str], manager: dict[str, str]) -> None:
@@ -267,7 +281,7 @@ def _look_for_hidden(start: Start, block: dict[str, str]) -> None:
     for path in needed + asked:
         why, is_sure = hidden_by(block, path) if path.startswith("/") else ("", True)
         if why and is_sure and path in needed:
-            start.hidden = f"{why} hides {path} from it"
+            start.prevented = f"{why} hides {path} from it"
             return
         if why:
             start.problem = start.problem or f"can't tell what it sees at {path}: {why}"
@@ -316,7 +330,9 @@ def _add_files(start: Start, is_user: bool) -> None:
             continue
         for path in sorted(glob.glob(told)) or [told]:
             problem = _add_file(start, path)
-            if problem and not (problem == NOT_THERE and flags.startswith("yes")):
+            if problem == NOT_THERE and not flags.startswith("yes"):
+                start.prevented = f"its EnvironmentFile {path} {problem}"
+            elif problem and problem != NOT_THERE:
                 start.problem = f"its EnvironmentFile {path} {problem}"
 
 

@@ -13,6 +13,7 @@ import shlex
 from ..regular import read_regular
 from ..section import shortened
 from ..units.command import SHELLS, WRAPPERS, is_python
+from .command_line import expanded
 
 __all__ = ["Launch", "unwrap"]
 
@@ -73,7 +74,7 @@ class Launch:
 
 def unwrap(program: str, command: str, environment: dict[str, str], folder: str) -> Launch:
     """Follow a unit's command, systemd's argv text, to its Python: `words` then begin with that."""
-    launch = Launch([program, *command.split()[1:]], environment, folder)
+    launch = Launch(expanded([program, *command.split()[1:]], environment), environment, folder)
     for _ in range(8):
         if launch.problem or not launch.words:
             break

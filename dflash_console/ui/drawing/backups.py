@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from dflash_console.copies import Backup, TargetPlan
 from dflash_console.ui.drawing.copy_plan import check_lines, look_words
 from dflash_console.ui.drawing.copying import number
-from dflash_console.ui.drawing.line import Row, columns, flow, safe
+from dflash_console.ui.drawing.line import Row, columns, cut, flow, safe
 from dflash_console.ui.drawing.page import heading, long_pair
 from dflash_console.ui.drawing.words import size, span
 from dflash_console.ui.opened import Opens, Shown
 from dflash_console.verdict import Check
 
 __all__ = ["draw_backups"]
+
+_WIDE = 96
+"""Cells from which on there is room for all columns."""
+_AGO, _FILES = 10, 8
 
 
 def draw_backups(plan: TargetPlan, width: int, wall: float, package: str, refused: str) -> list[Shown]:
@@ -51,22 +55,29 @@ def draw_backups(plan: TargetPlan, width: int, wall: float, package: str, refuse
 
 
 def _table(backups: Sequence[Backup], width: int, wall: float) -> list[Shown]:
-    version = min(18, max([7, *(columns(safe(item.version[:40])) for item in backups)]))
-    is_wide = width >= 96
-    head = Row(width).add("   ").field("REPLACED UTC", 18, "label").field("AGO", 10, "label")
-    head.field("VERSION", version + 2, "label")
-    head.field("FILES", 8, "label", "right").field("SIZE", 7, "label", "right").add("  BY A      ", "label")
-    head.add("CAME FROM" if is_wide else "", "label")
+    """When each was replaced, what it is, how large, and where it had come from; how long ago and how many files only
+    where there is room."""
+    version = min(18, max([7, *(columns(safe(item.version[:40])) for item in backups)])) + 2
+    is_wide = width >= _WIDE
+    head = Row(width).add("   ").field("REPLACED UTC", 18, "label")
+    if is_wide:
+        head.field("AGO", _AGO, "label")
+    head.field("VERSION", version, "label")
+    if is_wide:
+        head.field("FILES", _FILES, "label", "right")
+    head.field("SIZE", 7, "label", "right").add("  BY A      CAME FROM", "label")
     lines = [Shown(head.line())]
     for item in backups:
-        row = Row(width).add("   ").field(_when(item.at), 18, "text").field(span(wall - item.at), 10, "dim")
-        row.field(item.version or "none", version + 2, "strong" if item.version else "dim")
-        row.field(number(item.files), 8, "text", "right").field(size(item.size), 7, "text", "right")
-        row.add(f"  {item.reason:<10}", "dim")
-        came = item.provenance
+        row = Row(width).add("   ").field(_when(item.at), 18, "text")
         if is_wide:
-            words = f"{came.from_host}, {_when(came.at)}" if came is not None else "not by a copy"
-            row.add(words, "note" if came is not None else "dim")
+            row.field(span(wall - item.at), _AGO, "dim")
+        row.field(item.version or "none", version, "strong" if item.version else "dim")
+        if is_wide:
+            row.field(number(item.files), _FILES, "text", "right")
+        row.field(size(item.size), 7, "text", "right").add(f"  {item.reason:<10}", "dim")
+        came = item.provenance
+        words = f"{came.from_host}, {_when(came.at)}" if came is not None else "not by a copy"
+        row.add(cut(safe(words), max(1, row.room)), "note" if came is not None else "dim")
         lines.append(Shown(row.line(), Opens("backup", "", item.id, item)))
         if item.in_use:
             lines.append(Shown(Row(width).add("     in use by ", "warn").add(item.in_use, "warn").line()))

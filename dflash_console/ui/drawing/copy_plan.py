@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from dflash_console.copies import Comparison, CopyPlan, Look, Need, Side, TargetPlan
+from dflash_console.copies import CopyPlan, Difference, Look, Need, Side, TargetPlan
+from dflash_console.operations.ground import few
 from dflash_console.ui.drawing.copying import counts, number
 from dflash_console.ui.drawing.line import Line, Piece, Row, columns, cut, cut_middle, flow, safe, wrap
 from dflash_console.ui.drawing.page import heading, long_pair
@@ -16,24 +17,14 @@ from dflash_console.ui.drawing.words import plural, size, span
 from dflash_console.ui.opened import Opens, Shown
 from dflash_console.verdict import Check, CheckState, Verdict
 
-__all__ = ["Away", "Folder", "check_lines", "draw_making", "draw_plan", "folders_of", "look_words", "section"]
+__all__ = ["Away", "check_lines", "draw_making", "draw_plan", "look_words", "section"]
 
 _FOLDERS = 5
 """Of a target, before the rest is only counted."""
-_DEPTH = 3
 _LEFT_OUT = 20
 
 Away: TypeAlias = Mapping[str, str]
 """Hosts that do not answer now, with what is wrong."""
-
-
-class Folder(NamedTuple):
-    """How many files differ in a folder."""
-
-    path: str
-    added: int
-    changed: int
-    removed: int
 
 
 def section(side: Side, width: int, note: str) -> Line:
@@ -61,12 +52,10 @@ def draw_plan(
     *,
     away: Away,
     refused: Callable[[TargetPlan], str],
-    folders: Callable[[Comparison], Sequence[Folder]],
     package: str,
     left_out: Sequence[str] = (),
 ) -> list[Shown]:
-    """All of the plan. `refused` gives why a target can't be copied to whatever one says yes to, `folders` is
-    `folders_of`, or what it gave before."""
+    """All of the plan. `refused` gives why a target can't be copied to whatever one says yes to."""
     lines = _source(plan, width, wall, away, package)
     if len(plan.targets) > 1:
         lines += [Shown(()), *_summary(plan.targets, width, refused)]
@@ -76,7 +65,7 @@ def draw_plan(
         for target in plan.targets:
             lines.append(Shown(()))
             is_short = len(plan.targets) > 1
-            lines += _target(target, width, wall, away, refused(target), folders, package, is_short=is_short)
+            lines += _target(target, width, wall, away, refused(target), package, is_short=is_short)
     return lines
 
 
@@ -123,22 +112,6 @@ def _all_passed(passed: Sequence[Check]) -> Check:
     )
 
 
-def folders_of(difference: Comparison) -> list[Folder]:
-    """How many files are added, changed and removed in each folder, most first; deep ones count in the upper ones."""
-    added, changed, removed = (
-        Counter(_folder(entry.path) for entry in entries)
-        for entries in (difference.added, difference.changed, difference.removed)
-    )
-    folders = [
-        Folder(name, added[name], changed[name], removed[name]) for name in {*added, *changed, *removed}
-    ]
-    return sorted(folders, key=lambda folder: (-sum(folder[1:]), folder.path))
-
-
-def _folder(path: str) -> str:
-    return "/".join(path.split("/")[:-1][:_DEPTH]) or "."
-
-
 def _away(side: Side, away: Away, width: int) -> list[Shown]:
     why = away.get(side.host, "")
     return [Shown(line) for line in long_pair("✗", why, width, "bad", 3, 2, "bad", 3)] if why else []
@@ -155,6 +128,9 @@ def _source(plan: CopyPlan, width: int, wall: float, away: Away, package: str) -
         lines += [Shown(row.line()) for row in flow(Row(width).add("   ").add(*first), others, 5)]
         for problem in (*plan.look.strange[:3], *plan.look.followed[:3]):
             lines += [Shown(line) for line in long_pair("!", problem, width, "warn", 3, 2, "warn", 2)]
+        if paths := plan.look.restless:
+            words = f"changed while it was read: {few(paths)}"
+            lines += [Shown(line) for line in long_pair("!", words, width, "warn", 3, 2, "warn", 2)]
     if plan.verdict is not None:
         lines += _verdict(plan.verdict, width, wall)
     elif not plan.problem:
@@ -209,7 +185,7 @@ def _facts(target: TargetPlan) -> list[Piece]:
         return []
     if not (difference.added or difference.changed or difference.removed):
         return [("the same already: no file differs", "ok")]
-    marks = counts(len(difference.added), len(difference.changed), len(difference.removed))
+    marks = counts(difference.added, difference.changed, difference.removed)
     return [*marks, (f"{number(difference.same)} stay", "dim"), (f"{size(target.bytes)} to send", "text")]
 
 
@@ -219,7 +195,6 @@ def _target(
     wall: float,
     away: Away,
     refused: str,
-    folders: Callable[[Comparison], Sequence[Folder]],
     package: str,
     *,
     is_short: bool,
@@ -235,7 +210,7 @@ def _target(
     if (facts_ := _facts(target)) and target.difference is not None:
         row = Row(width).add("   ").add(*facts_[0])
         lines += [Shown(row.line()) for row in flow(row, facts_[1:], 5)]
-        lines += _folder_lines(target, folders(target.difference), width)
+        lines += _folder_lines(target, target.difference, width)
     lines += _beside(target, width)
     lines += [Shown(line) for line in _needs(target.needs, width)]
     if target.checks:
@@ -253,7 +228,8 @@ def _came(look: Look, wall: float) -> list[Piece]:
     return [*pieces, (f"{plural(len(look.backups), 'backup')} there", "dim")]
 
 
-def _folder_lines(target: TargetPlan, folders: Sequence[Folder], width: int) -> list[Shown]:
+def _folder_lines(target: TargetPlan, difference: Difference, width: int) -> list[Shown]:
+    folders = difference.folders
     most = max([10, *(columns(safe(folder.path)) for folder in folders[:_FOLDERS])])
     cells = min(most, max(10, width - 30))
     lines = []
@@ -262,8 +238,8 @@ def _folder_lines(target: TargetPlan, folders: Sequence[Folder], width: int) -> 
         for text, ink in counts(added, changed, removed):
             row.item(text, ink)
         lines.append(Shown(row.line(), Opens("files", str(target.side), path, target.side)))
-    if len(folders) > _FOLDERS:
-        words = f"… {plural(len(folders) - _FOLDERS, 'more folder')}"
+    if more := len(folders) - len(folders[:_FOLDERS]) + difference.more_folders:
+        words = f"… {plural(more, 'more folder')}"
         row = Row(width).add("     ").add(words, "dim")
         lines.append(Shown(row.line(), Opens("files", str(target.side), "", target.side)))
     return lines

@@ -51,7 +51,7 @@ def _effect(target: TargetPlan, width: int, package: str) -> list[Line]:
         lines += [_text(part, width) for part in wrap(words, max(10, width - _WORD - 1))]
         rows = []
     if (difference := target.difference) is not None:
-        marks = counts(len(difference.added), len(difference.changed), len(difference.removed))
+        marks = counts(difference.added, difference.changed, difference.removed)
         pieces = [*(marks or [("no file differs", "dim")]), (f"{size(target.bytes)} to send", "text")]
         start = Row(width).add(" " * (_WORD + 1)).add(*pieces[0])
         rows += flow(start, pieces[1:], _WORD + 1)

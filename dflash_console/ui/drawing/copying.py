@@ -24,6 +24,7 @@ __all__ = [
     "draw_runs",
     "number",
     "rate",
+    "silence",
 ]
 
 RUN_WORDS: dict[RunState, tuple[str, Ink, str]] = {
@@ -53,6 +54,8 @@ _SWAPS = {
 _BAR = 24
 _CHECK_LINES = 40
 _MOST_IN_PANEL = 3
+_USUAL = 5.0
+"""Seconds without a word from a target, who says five times a second how far it is."""
 
 
 def number(count: int) -> str:
@@ -95,7 +98,7 @@ def copying_line(going: Going, width: int, wall: float) -> Line:
             row.add("  ").add(cut(" ".join(safe(run.detail).split()), row.room), "text")
         return row.line()
     if run.state == "sending":
-        for text, fact_ink in _pace(run):
+        for text, fact_ink in _pace(run, wall):
             row.item(text, fact_ink)
     else:
         row.add(f"  {word}", ink)
@@ -111,11 +114,20 @@ def copying_block(goings: Sequence[Going], width: int, wall: float) -> list[Line
     return lines
 
 
-def _pace(run: TargetRun) -> list[Piece]:
+def silence(run: TargetRun, wall: float) -> float:
+    """Seconds for which nothing has come to a target that receives; 0 as long as that is usual. What it last said of
+    its rate is not so any more then."""
+    quiet = wall - run.began - run.seconds
+    return quiet if run.state == "sending" and run.began and quiet >= _USUAL else 0.0
+
+
+def _pace(run: TargetRun, wall: float) -> list[Piece]:
     part = percent(run)
     pieces: list[Piece] = []
     if part is not None:
         pieces.append((f"{part} %", "strong"))
+    if quiet := silence(run, wall):
+        return [*pieces, (f"nothing came for {span(quiet)}", "warn")]
     if run.rate:
         pieces.append((rate(run.rate), "text"))
     if run.left is not None:
@@ -181,7 +193,7 @@ def _under_way(run: TargetRun, head: Row, width: int, wall: float) -> list[Row]:
         (f"{size(run.bytes)} of {size(run.all_bytes)}", "text"),
     ]
     if run.state == "sending":
-        facts += _pace(run)[1:]
+        facts += _pace(run, wall)[1:]
     return [*rows, *flow(gauge, facts, 5)]
 
 

@@ -36,6 +36,9 @@ class FakeWarm:
     def __init__(self, *about: object) -> None:
         self.about = about
 
+    def in_place(self, *_: object) -> None:
+        """Nothing."""
+
     def stop(self) -> None:
         pass
 

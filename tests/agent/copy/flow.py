@@ -115,10 +115,11 @@ def copy(
     until: str = "",
     keep_backups: int = 5,
     look: Callable[[], dict[str, Any]] = dict,
+    may_copy: bool = True,
 ) -> tuple[Target, dict[str, Any]]:
     """A whole copy up to and with the request `until`, else to its end; the target and the last answer."""
     target = Target(str(venv), "sglang")
-    answer = target.claim(BY, "copy from ct129", ORIGIN, "", "", look, keep_backups)
+    answer = target.claim(BY, "copy from ct129", ORIGIN, "", "", look, keep_backups, may_copy)
     assert not answer.get("locked"), answer
     if until == "claim":
         return target, answer

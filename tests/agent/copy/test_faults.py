@@ -261,6 +261,19 @@ def test_a_package_in_a_layer_of_an_image_is_copied_aside(image: Path, new: Path
         whole(venv, site, before)
 
 
+def test_a_package_in_a_layer_stays_without_the_yes_that_it_needs(
+    image: Path, new: Path, tmp_path: Path
+) -> None:
+    with layered(tmp_path / "layers", image) as merged:
+        venv, site = merged / "venv", site_of(merged / "venv")
+        before = state_of(site)
+        target, answer = copy(venv, new, until="swap", may_copy=False)
+        assert (answer["swap"], answer["is_undone"]) == ("", True), answer
+        assert "needs a yes of its own (layer)" in answer["detail"]
+        target.release()
+        whole(venv, site, before)
+
+
 def test_an_undone_copy_over_a_layer_leaves_the_old_tree(image: Path, new: Path, tmp_path: Path) -> None:
     with layered(tmp_path / "layers", image) as merged:
         venv, site = merged / "venv", site_of(merged / "venv")

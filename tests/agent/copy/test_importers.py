@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dflash_console.agent.copy import processes
-from dflash_console.agent.copy.importers import Importers
+from dflash_console.agent.copy.importers import AGENT, Importers
 from dflash_console.agent.copy.processes import ProcessSearch
 from tests.agent.copy.trees import copying, package
 from tests.agent.driver import boot
@@ -147,6 +148,27 @@ def test_agents_that_run_in_the_environment_are_not_its_users(venv: Path, site: 
         watching.close()
 
 
+def test_what_an_agent_has_started_there_is_not_its_user(venv: Path, site: Path) -> None:
+    """The interpreter that it asks for an import, and what that one starts."""
+    package(site)
+    start = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    wait = "print('ready', flush=True); import sys; sys.stdin.read()"
+    python = str(venv / "bin" / "python")
+
+    def found(program: str) -> int:
+        argv = [sys.executable, "-c", program, python, "-c", start, python, "-c", wait]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            rows = importers(venv, site)
+            process.stdin.close()
+        return len(rows)
+
+    assert found(start) == 2
+    assert found(f"{start}  # {AGENT}") == 0
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 def test_in_a_container_an_environment_is_known_by_what_it_is_not_by_its_path(
     venv: Path, tmp_path: Path
@@ -205,3 +227,39 @@ def test_a_question_that_ends_its_child_costs_only_that_process() -> None:
         found = [pid for pid, _ in search.read()]
     assert max(first, second) in found
     assert search.hung == [min(first, second)]
+
+
+def test_whoever_was_not_looked_at_is_told_of_all_the_same(
+    venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that hang take all the time that there is for the others."""
+    monkeypatch.setattr(processes, "PATIENCE", 0.2)
+    monkeypatch.setattr(processes, "LONGEST", 1.0)
+    monkeypatch.setattr("dflash_console.agent.copy.importers._row", lambda *words: signal.pause())
+    found = Importers(str(venv), [])
+    try:
+        rows = found.read(lambda: None)
+    finally:
+        found.close()
+    hung = [row for row in rows if "hangs in the kernel" in row]
+    (last,) = [row for row in rows if row not in hung]
+    assert len(hung) > 1
+    assert re.fullmatch(r"\d+ processes were not come to for those that hang: any may be one", last)
+
+
+def test_all_that_hang_are_named_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "PATIENCE", 0.1)
+    monkeypatch.setattr(processes, "LONGEST", 2.0)
+
+    def question(pid: int) -> int:
+        signal.pause()
+        return pid
+
+    search = ProcessSearch(question)
+    assert search.read() == []
+    search.close()
+    first = ", ".join(map(str, search.hung[:5]))
+    more = f" and {len(search.hung) - 5} more"
+    assert search.unseen == (
+        f"processes {first}{more} can't be looked at, {search.unasked} were not come to within 2 s"
+    )

@@ -26,7 +26,7 @@ class Ground:
     """A live tree, a stage, and a module beside them that is dear to import."""
 
     def __init__(self, venv: Path, site: Path, stage: Path) -> None:
-        self.python = str(venv / "bin/python")
+        self.venv, self.python = venv, str(venv / "bin/python")
         self.site, self.stage = site, stage
         self.log = stage.parent / "log"
         self.log.touch()
@@ -40,9 +40,20 @@ class Ground:
 
     def get_ready(self) -> Warm:
         """Start it, and wait until it has begun with the module."""
-        self.warm = Warm(self.python, "sglang", str(self.stage), ("absent", "dear"))
+        self.warm = Warm(self.python, str(self.venv), "sglang", ("absent", "dear"))
         until_sync(lambda: bool(self.log.read_text()), 30, "it has begun")
         return self.warm
+
+    def swap(self) -> None:
+        """The stage's package in the place of the live one."""
+        (self.site / "sglang").rename(self.stage / "old")
+        (self.stage / "sglang").rename(self.site / "sglang")
+
+    def in_place(self) -> tuple[str, str] | None:
+        """State and detail of what is in its place by the interpreter that got ready; None when it can't tell."""
+        assert self.warm is not None
+        found = self.warm.in_place([["sglang.srt.speculative.dflash_worker"]], 60.0, lambda: None)
+        return None if found is None else (found["state"], found["detail"])
 
     def check(self, limit: float = 60.0) -> tuple[str, str]:
         """State and detail."""
@@ -137,3 +148,67 @@ def test_nothing_of_it_stays_when_it_is_not_asked(ground: Ground) -> None:
     until_sync(lambda: told.exists() and told.read_text().endswith("\n"), 30, "it told its number")
     warm.stop()
     until_sync(lambda: not Path(f"/proc/{int(told.read_text())}/exe").exists(), 30, "it has ended")
+
+
+# ---- the second answer: of the package in its place
+
+
+def test_one_interpreter_answers_for_the_stage_and_then_for_the_place(ground: Ground) -> None:
+    ground.dear("")
+    for folder, name in ((ground.stage, "new"), (ground.site, "old")):
+        (folder / "sglang/__init__.py").write_text(
+            f"import dear\nopen(dear.__file__ + '.{name}', 'w').close()"
+        )
+    ground.get_ready()
+    assert ground.check()[0] == "pass"
+    assert not (ground.site / "dear.py.old").exists()
+    (ground.site / "dear.py.new").unlink()
+    ground.swap()
+    found = ground.in_place()
+    assert found is not None
+    assert found[0] == "pass"
+    assert found[1].startswith(f"{ground.site}/sglang/__init__.py; dflash_worker (")
+    assert (ground.site / "dear.py.new").exists()
+    assert ground.log.read_text() == "imported\n"
+    assert not list(ground.site.rglob("__pycache__"))
+
+
+@pytest.mark.parametrize(
+    "text", ["import no_such_thing", "raise ValueError('bad')", "import os; os._exit(0)"]
+)
+def test_what_does_not_import_in_its_place_is_left_to_a_fresh_one(ground: Ground, text: str) -> None:
+    ground.dear("")
+    ground.get_ready()
+    assert ground.check()[0] == "pass"
+    ground.swap()
+    (ground.site / "sglang/__init__.py").write_text(text)
+    assert ground.in_place() is None
+
+
+def test_another_package_than_that_in_its_place_is_left_to_a_fresh_one(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_small(tmp_path / "shadow", "0.5.9")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
+    ground.dear("")
+    ground.get_ready()
+    ground.swap()
+    assert ground.in_place() is None
+
+
+def test_one_with_threads_is_not_forked_and_answers_once(ground: Ground) -> None:
+    ground.dear("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()")
+    (ground.stage / "sglang/__init__.py").write_text("import dear")
+    ground.get_ready()
+    assert ground.check()[0] == "pass"
+    ground.swap()
+    assert ground.in_place() is None
+    assert ground.log.read_text() == "imported\n"
+
+
+def test_one_that_failed_for_the_stage_is_not_asked_again(ground: Ground) -> None:
+    ground.dear("")
+    (ground.stage / "sglang/__init__.py").write_text("raise ValueError('bad')")
+    ground.get_ready()
+    assert ground.check()[0] == "fail"
+    assert ground.in_place() is None

@@ -296,6 +296,8 @@ def test_what_changes_between_walk_and_reading_is_listed_as_it_is_afterwards(
     again = listed(tmp_path)
     assert found.entries == again.entries
     assert found.stamp == again.stamp
+    assert found.walked.restless == ["sglang/more.py" if how == "one more" else "sglang/changes.py"]
+    assert again.walked.restless == []
     if how not in ("a pipe", "a link"):
         assert found.entries == expected(tmp_path, "sglang")
 
@@ -307,6 +309,20 @@ def test_what_never_stops_changing_is_named(tmp_path: Path) -> None:
     found = listed(tmp_path, pipe=Meddler(lambda: file.write_text(file.read_text() + "x"), 100))
     assert found.walked.strange == ["sglang/changes.py: it changes while it is read"]
     assert "sglang/changes.py" not in [entry[0] for entry in found.entries]
+    assert found.walked.restless == ["sglang/changes.py"]
+
+
+def test_what_comes_and_goes_while_files_are_read_is_told(tmp_path: Path) -> None:
+    folder = package(tmp_path)
+    (folder / "old.py").write_text("1\n")
+
+    def work() -> None:
+        (folder / "old.py").unlink()
+        (folder / "new.py").write_text("1\n")
+
+    found = listed(tmp_path, pipe=Meddler(work, 1))
+    assert found.walked.restless == ["sglang/new.py", "sglang/old.py"]
+    assert found.entries == expected(tmp_path, "sglang")
 
 
 def test_a_second_listing_reads_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

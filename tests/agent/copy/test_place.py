@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
@@ -16,6 +17,7 @@ from dflash_console.agent.copy import backups, journal, place, recover
 from dflash_console.agent.copy.place import FOLDER, Fault, Place
 from dflash_console.agent.copy.target import Target
 from tests.agent.copy.flow import BY, ORIGIN, copy, lay_small, state_of, whole
+from tests.agent.copy.mounts import mounted
 from tests.waiting import until_sync
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
@@ -195,6 +197,35 @@ def test_a_look_at_the_lock_does_not_hinder_a_copy(venv: Path) -> None:
     os.close(fd)
     assert held is None
     claim(venv)
+
+
+@AS_ROOT
+def test_a_lock_on_another_filesystem_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    """Inode numbers are only their own filesystem's."""
+    with mounted(tmp_path / "one"), mounted(tmp_path / "other"):
+        locks = []
+        for name in ("one", "other"):
+            (tmp_path / name / FOLDER).mkdir(mode=0o700)
+            locks.append(tmp_path / name / FOLDER / "lock")
+            locks[-1].write_text(json.dumps({"by": BY, "since": 1.8e9, "what": "a copy", "pid": 1}))
+        assert locks[0].stat().st_ino == locks[1].stat().st_ino
+        with locks[1].open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            assert (place.holder(str(tmp_path / "other")) or {})["by"] == BY
+            assert place.holder(str(tmp_path / "one")) is None
+
+
+@AS_ROOT
+def test_a_lock_is_known_without_taking_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(fd: int) -> bool:
+        raise AssertionError("the kernel's list tells it")
+
+    monkeypatch.setattr(place, "_is_locked", refuse)
+    with mounted(tmp_path / "memory") as stack:
+        there = Place(str(tmp_path / "memory"))
+        stack.callback(there.close)
+        assert there.take_lock(BY, "a copy") is None
+        assert (place.holder(str(tmp_path / "memory")) or {})["by"] == BY
 
 
 # ---- the journal

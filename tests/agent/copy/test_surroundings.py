@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dflash_console.agent.copy import layers
 from dflash_console.agent.copy.surroundings import surroundings
 from tests.agent.copy.client import Refusal
+from tests.agent.copy.mounts import layered
 from tests.agent.copy.trees import copying, package
 from tests.agent.environments import make_venv
 
@@ -171,3 +173,47 @@ def test_a_folder_that_not_even_root_may_change_is_told(venv: Path, site: Path) 
         assert "can't be written to" in surroundings(str(venv), str(site), [])["denied"]
     finally:
         subprocess.run(["chattr", "-i", str(site)], check=True, timeout=60)
+
+
+@needs_root
+def test_a_package_of_an_images_layer_is_told_from_one_of_the_writable_layer(
+    tmp_path: Path,
+) -> None:
+    """Told before, and without trying, what a rename would say."""
+    image = tmp_path / "image"
+    site = make_venv(image / "venv")
+    package(site)
+    names = ["sglang", "sglang-0.5.9.dist-info"]
+    with layered(tmp_path / "layers", image) as merged:
+        place, there = merged / "venv", merged / site.relative_to(image)
+
+        def layer() -> str:
+            told = surroundings(str(place), str(there), [name for name in names if (there / name).exists()])
+            assert told["filesystem"] == "overlay"
+            return str(told["layer"])
+
+        assert layer() == "lower"
+        # Something new in it makes it no folder of the writable layer alone.
+        (there / "sglang" / "new.py").write_text("1")
+        assert layer() == "lower"
+        with pytest.raises(OSError, match="cross-device"):
+            (there / "sglang").rename(place / "sglang")
+        shutil.rmtree(there / "sglang")
+        package(tmp_path / "fresh")
+        shutil.copytree(tmp_path / "fresh" / "sglang", there / "sglang")
+        assert layer() == "lower", "its dist-info is still the image's"
+        shutil.rmtree(there / names[1])
+        assert layer() == "own"
+        (there / "sglang").rename(place / "sglang")
+        assert layer() == "own", "there is nothing that would have to be renamed"
+
+
+@needs_root
+def test_what_the_kernel_does_not_say_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = tmp_path / "image"
+    site = make_venv(image / "venv")
+    package(site)
+    monkeypatch.setattr(layers, "_AT_HANDLE_FID", 0)
+    with layered(tmp_path / "layers", image) as merged:
+        there = merged / site.relative_to(image)
+        assert surroundings(str(merged / "venv"), str(there), ["sglang"])["layer"] == "unknown"

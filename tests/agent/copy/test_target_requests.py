@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,35 @@ def test_a_wrong_byte_is_named_and_the_process_stays_in_step(
         with pytest.raises(Refusal, match="no request"):
             writing.request("dance")
     assert is_old(target)
+
+
+def test_who_runs_from_the_package_is_told_with_the_lock_and_again_before_the_swap(
+    source: Path, target: Path, reading: Client
+) -> None:
+    """Not the interpreters that the copy itself asks."""
+    say = "print('ready', flush=True); import time; time.sleep(1000)"
+
+    def start() -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([target / "bin" / "python", "-c", say], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        return process
+
+    with copying() as writing:
+        look = writing.look(target)
+        assert look.importers == ()
+        with start() as first:
+            (row,) = claim(writing, target, look).importers
+            assert row.startswith(f"process {first.pid} (")
+            first.kill()
+        reading.look(source)
+        writing.request("expect", entries=msgspec.to_builtins(reading.entries))
+        wanted = writing.request("want")["wanted"]
+        assert fill(reading, reading.entries, writing, wanted) == []
+        assert check(writing)["importers"] == "pass"
+        with start() as second:
+            checks = writing.request("check", modules=[["sglang"]], limit=60.0)["checks"]
+            (told,) = [each for each in checks if each["name"] == "importers"]
+            assert told["state"] == "warn"
+            assert [line.partition(" (")[0] for line in told["evidence"]] == [f"process {second.pid}"]
+            second.kill()
