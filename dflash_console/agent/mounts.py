@@ -3,11 +3,12 @@ ever."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from .section import missing
 
-__all__ = ["filesystem", "mount_of", "read_mounts", "why"]
+__all__ = ["filesystem", "has_failed", "mount_of", "read_mounts", "why"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,17 @@ def read_mounts() -> list[tuple[str, str]]:
             return [_mount(line) for line in file]
     except (OSError, ValueError):
         return []
+
+
+def has_failed(mount: str) -> bool:
+    """Whether the filesystem at a mount point has met an error and takes no more writes, though it is mounted for
+    writing: then neither access(2) nor statvfs(3) tells."""
+    options: list[bytes] = []
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            if _mount(line)[0] == mount:
+                options = line.split()[-1].split(b",")
+    return b"emergency_ro" in options or b"shutdown" in options
 
 
 def mount_of(path: str, mounts: list[tuple[str, str]]) -> tuple[str, str]:

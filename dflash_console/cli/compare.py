@@ -31,7 +31,7 @@ class Compared(msgspec.Struct, frozen=True):
     target_look: Look | None = None
     difference: Comparison | None = None
     problem: str = ""
-    """Why they can't be compared."""
+    """Why they can't be compared, or not all of them."""
     is_unreachable: bool = False
 
 
@@ -51,7 +51,8 @@ def run_compare(config: Config, source: str, target: str, *, as_json: bool) -> i
 
     found = asyncio.run(with_fleet(config, dict.fromkeys(end.host for end in ends), ask))
     if found.problem:
-        complain(f"{found.source} and {found.target} can't be compared: {found.problem}")
+        whole = " whole" if found.difference is not None else ""
+        complain(f"{found.source} and {found.target} can't be compared{whole}: {found.problem}")
     if as_json:
         emit(harmless_json(compare_json(found)) + b"\n")
     elif found.difference is not None:

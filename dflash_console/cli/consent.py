@@ -72,11 +72,8 @@ async def agree(plans: Sequence[TargetPlan], given: Given, doing: str) -> Agreed
             possible.append(plan)
     consent = given.consent
     if not given.yes and can_ask():
-        agreed, consent = await _asked(possible, given, doing)
-        refused += [
-            TargetRun(plan.side, "refused", "not confirmed") for plan in possible if plan not in agreed
-        ]
-        return Agreed(tuple(agreed), consent, tuple(refused))
+        asked = await _asked(possible, given, doing)
+        return Agreed(asked.targets, asked.consent, (*refused, *asked.refused))
     agreed = []
     for plan in possible:
         if refusal(plan, consent, read_only=given.read_only):
@@ -103,23 +100,30 @@ def in_options(run: TargetRun, plan: TargetPlan | None, given: Given, consent: C
     return msgspec.structs.replace(run, detail=_missing(plan, given))
 
 
-async def _asked(plans: Iterable[TargetPlan], given: Given, doing: str) -> tuple[list[TargetPlan], Consent]:
-    agreed = []
+async def _asked(plans: Iterable[TargetPlan], given: Given, doing: str) -> Agreed:
+    agreed, refused = [], []
     allowed, typed = set(given.allow), set(given.confirm)
     for plan in plans:
         host = plan.side.host
-        is_agreed = True
+        why = ""
         for need in plan.needs:
             if need.code == "production":
-                is_agreed = host in typed or await types(f"{need.text}. Type the host's name to go on:", host)
-                typed |= {host} if is_agreed else set()
+                if host not in typed and not await types(f"{need.text}:", host):
+                    why = f"not confirmed: what was typed is not {host}"
+                    break
+                typed.add(host)
             elif need.code not in given.allow:
-                is_agreed = await confirms(f"{plan.side}: {need.text}. Go on all the same?")
-                allowed |= {need.code} if is_agreed else set()
-            if not is_agreed:
-                break
-        if is_agreed:
+                if not await confirms(f"{plan.side}: {need.text}. Go on all the same?"):
+                    why = f"not confirmed: the answer was not yes ({need.code})"
+                    break
+                allowed.add(need.code)
+        if why:
+            refused.append(TargetRun(plan.side, "refused", why))
+        else:
             agreed.append(plan)
     if agreed and not await confirms(f"{doing} {', '.join(str(plan.side) for plan in agreed)}?"):
+        refused += [
+            TargetRun(plan.side, "refused", "not confirmed: the answer was not yes") for plan in agreed
+        ]
         agreed = []
-    return agreed, Consent(bool(agreed), frozenset(allowed), frozenset(typed))
+    return Agreed(tuple(agreed), Consent(bool(agreed), frozenset(allowed), frozenset(typed)), tuple(refused))

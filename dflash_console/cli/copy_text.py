@@ -82,7 +82,7 @@ def _target(plan: TargetPlan, package: str, width: int) -> Iterable[Line]:
 def _standing(plan: TargetPlan, width: int) -> Iterable[Line]:
     """What is the same for a copy and a rollback."""
     for number, text in enumerate(plan.beside):
-        yield from _labelled("" if number else "beside", text, width)
+        yield from _labelled("" if number else "also", text, width)
     if plan.look is not None and plan.look.unsettled is not None:
         found = plan.look.unsettled
         yield from _labelled(

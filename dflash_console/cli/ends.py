@@ -15,7 +15,7 @@ from dflash_console.copies import Side
 from dflash_console.errors import ConfigError
 from dflash_console.fleet import Fleet
 from dflash_console.operations.orders import needed_sections
-from dflash_console.operations.planning import side_of
+from dflash_console.operations.sides import side_of
 
 __all__ = ["End", "Place", "Unreached", "end_of", "may_be_changed", "places", "refuse_twice"]
 
@@ -87,7 +87,12 @@ async def places(fleet: Fleet, config: Config, ends: Sequence[End]) -> list[Plac
 
 
 async def _place(fleet: Fleet, config: Config, end: End) -> Place | str:
-    view = await reached(fleet, end.host, needed_sections(config.hosts[end.host], end.venv, is_deep=False))
+    host = config.hosts[end.host]
+    needed = needed_sections(host, end.venv, is_deep=False)
+    if end.venv is None and host.package_venv is None:
+        # Of several that the config names it may be the one that holds the package.
+        needed |= {"venvs"}
+    view = await reached(fleet, end.host, needed)
     if not is_linked(view):
         return Unreached(end, view.link.detail or view.link.state)
     return side_of(view, config, end.venv)

@@ -153,10 +153,12 @@ def _not_there(plan: TargetPlan, asked: str, backup: Backup | None) -> str:
     """Why there is nothing to put back. A copy that was broken off is to be settled all the same, and may leave one."""
     if plan.look is None or backup is not None or (plan.look.unsettled is not None and not asked):
         return ""
-    kept = ", ".join(each.id for each in plan.look.backups) or "none"
+    kept = ", ".join(each.id for each in plan.look.backups)
+    if not kept:
+        return "no backup is kept there: there is nothing to put back"
     if asked:
         return f"no backup {asked} is there; there are: {kept}"
-    return f"no backup that a copy replaced is there; all that are kept: {kept}"
+    return f"a copy replaced none of the backups there; name the one to put back with --backup ID: {kept}"
 
 
 def _summary(plan: TargetPlan, backup: Backup | None) -> str:

@@ -50,9 +50,12 @@ def check_lines(check: Check, width: int, margin: int = 2) -> Iterable[Line]:
     for text in rest:
         yield Row(width).add(" " * indent).add(text).line()
     if check.state in ("fail", "unknown", "warn"):
-        for text in check.evidence[:MOST_EVIDENCE]:
+        left = len(check.evidence) - MOST_EVIDENCE
+        # A line that says that one is left out would take that one's place.
+        shown = check.evidence if left == 1 else check.evidence[:MOST_EVIDENCE]
+        for text in shown:
             for line in wrap(text, max(20, width - indent - 2)):
                 yield Row(width).add(" " * (indent + 2)).add(line, "dim").line()
-        if len(check.evidence) > MOST_EVIDENCE:
-            more = f"{len(check.evidence) - MOST_EVIDENCE} more lines: --json has all"
+        if left > 1:
+            more = f"{left} more lines: --json has all"
             yield Row(width).add(" " * (indent + 2)).add(more, "faint").line()

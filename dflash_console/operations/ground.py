@@ -30,8 +30,14 @@ _LAYERS = {
 }
 
 
+_NAMES = ("mount", "filesystem", "links", "space", "inodes", "writable")
+
+
 def disk_checks(side: Side, look: Look, size: int, inodes: int) -> tuple[Check, ...]:
     """Where it is laid: `size` bytes and `inodes` files and folders have to be made there."""
+    if look.state == "broken":
+        why = "not looked at: there is no environment"
+        return tuple(Check(name, "unknown", why) for name in _NAMES)
     second = 0
     if look.layer != "own":
         # What can't be renamed is copied to become the backup; its folders are few beside its files.

@@ -12,18 +12,17 @@ from typing import NamedTuple
 from dflash_console.config import Config
 from dflash_console.copies import Comparison, CopyPlan, Entry, Look, Side, TargetPlan
 from dflash_console.errors import CopyError, LinkError
-from dflash_console.fleet import HostView
 from dflash_console.link import clean
 from dflash_console.link.channel import TakeEntries
-from dflash_console.model import Missing
 from dflash_console.operations import remote
 from dflash_console.operations.comparing import Known, Matching
-from dflash_console.operations.ground import counted
+from dflash_console.operations.ground import counted, few
 from dflash_console.operations.judging import of_package
 from dflash_console.operations.orders import at_home, order
 from dflash_console.operations.pins import Requirements, ask_pins, requirements_of
 from dflash_console.operations.preflight import Question, beside, needs_of, preflight, roll_back_checks
 from dflash_console.operations.reaching import MOST_ON_A_HOST, Reaching
+from dflash_console.operations.sides import units_of
 from dflash_console.operations.verify import fingerprint_of, prove
 from dflash_console.verdict import Check, Verdict
 
@@ -34,8 +33,6 @@ __all__ = [
     "plan_roll_back",
     "planning",
     "read_text",
-    "side_of",
-    "units_of",
 ]
 
 Told = Callable[[str], None]
@@ -118,8 +115,8 @@ class Planned:
 async def compare(
     fleet: Reaching, config: Config, left: Side, right: Side
 ) -> tuple[Look | None, Look | None, Comparison | None, str]:
-    """Both sides' looks, which files differ (`added`: only on the left), and why that can't be told; empty when it
-    can. Never raises a LinkError."""
+    """Both sides' looks, which files differ (`added`: only on the left), and why that can't be told, or not of all that
+    is there; empty when it can. Never raises a LinkError."""
     planner = _Planner(fleet, config, _silent)
     async with asyncio.TaskGroup() as tasks:
         ours = tasks.create_task(planner.listing(planner.at_home(left)))
@@ -131,7 +128,14 @@ async def compare(
     for side, look in ((left, one.look), (right, other.look)):
         if look.state == "broken":
             problem = "; ".join(filter(None, (problem, f"{side}: {look.problem or 'no environment'}")))
-    return one.look, other.look, None if problem else matching.comparison(), problem
+    if problem:
+        return one.look, other.look, None, problem
+    unlisted = "; ".join(
+        f"{side} holds what can't be compared: {few(look.strange)}"
+        for side, look in ((left, one.look), (right, other.look))
+        if look.strange
+    )
+    return one.look, other.look, matching.comparison(), unlisted
 
 
 async def read_text(fleet: Reaching, config: Config, side: Side, path: str) -> str:
@@ -164,44 +168,6 @@ async def plan_roll_back(fleet: Reaching, config: Config, side: Side, backup: st
     checks = roll_back_checks(side, host, seen.look, planner.units(side, seen.look), backup)
     needs = needs_of(side, host, seen.look, checks, verdict=None, source=None)
     return TargetPlan(side, look=seen.look, checks=checks, needs=needs)
-
-
-def side_of(view: HostView, config: Config, venv: str | None) -> Side | str:
-    """The end of a copy on a host, or why it can't be told.
-
-    The environment that is named; else `package_venv`, the only one of the config, the only one found that holds the
-    package, or the only one found.
-    """
-    name, host = view.config.name, view.config
-    if venv is None:
-        venv = host.package_venv
-    if venv is not None:
-        return Side(name, at_home(view, venv))
-    named = host.venvs or []
-    found = view.snapshot.venvs if view.snapshot is not None else []
-    holding = [each.path for each in found if not isinstance(each.package, Missing)]
-    places = (named, holding, [each.path for each in found])
-    for candidates in places:
-        if len(candidates) == 1:
-            return Side(name, at_home(view, candidates[0]))
-    if several := next(filter(None, (holding, *places)), None):
-        shown = ", ".join(several[:4]) + (", ..." if len(several) > 4 else "")
-        return f"{name} has several environments ({shown}): name one as {name}:PATH, or package_venv in the config"
-    if view.snapshot is None:
-        return f"{name} is not connected: {view.link.detail or view.link.state}"
-    return f"no environment was found on {name}: name one as {name}:PATH, or package_venv in the config"
-
-
-def units_of(view: HostView | None, venv: str, look: Look | None = None) -> tuple[str, ...]:
-    """The active units of a host that run from an environment, by whatever path, once it was looked at."""
-    real = look.real if look is not None else ""
-    units = view.snapshot.units if view is not None and view.snapshot is not None else []
-    return tuple(
-        unit.name
-        for unit in units
-        if (unit.venv == venv or (real and unit.real_venv == real))
-        and unit.active in ("active", "activating", "reloading", "deactivating")
-    )
 
 
 class _Seen(NamedTuple):
@@ -278,7 +244,8 @@ class _Planner:
                 )
         except (LinkError, CopyError) as error:
             return _Seen(None, problem=str(error), is_unreachable=isinstance(error, LinkError))
-        self._told(f"{side}: {look.version or look.state}, {counted(look.files, 'file')}")
+        what = look.problem or "no environment" if look.state == "broken" else look.version or look.state
+        self._told(f"{side}: {what}" + (f", {counted(look.files, 'file')}" if look.state != "broken" else ""))
         return _Seen(look)
 
     async def verify(self, side: Side, known: Verdict | None) -> Verdict | None:

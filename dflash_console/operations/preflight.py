@@ -335,6 +335,8 @@ def _backup(side: Side, look: Look, backup: str) -> Check:
     if not found and look.unsettled is not None and not backup:
         words = f"{side} has none that a copy has left; what was broken off there is settled first, and may leave one"
         return Check("backup", "warn", words)
+    if not look.backups:
+        return Check("backup", "fail", f"no backup is kept on {side}: there is nothing to put back")
     if not found:
         what = f"no backup {backup}" if backup else "no backup that a copy has left"
         have = ", ".join(each.id for each in look.backups[:SHOWN]) or "none"

@@ -109,7 +109,7 @@ class Target:
                 f"held by {holder.by} since {since} ({holder.what or 'a copy'}): wait for its end and plan again"
             )
         if claim.changed:
-            raise Refused(f"not as it was when the plan was made: {claim.changed}; make a new plan")
+            raise Refused(claim.changed)
         return claim
 
     async def prove(self, channel: Channel) -> Verdict:

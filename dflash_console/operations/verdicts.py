@@ -71,7 +71,8 @@ class Verdicts:
         empty when it will be. Returns at once."""
         view = self._view(host)
         if view is None or view.link.state != "up":
-            return f"{host} is not connected"
+            why = "" if view is None else f": {view.link.detail or view.link.state}"
+            return f"{host} is not connected{why}"
         chosen = (venv,) if venv is not None else environments(view)
         if not chosen:
             return f"{host} has no environment to verify"

@@ -176,6 +176,7 @@ class Dialog(ModalScreen[ScreenResultType]):
 
         box = Vertical(id="dialog")
         box.border_title = self._words_above
+        box.border_subtitle = "tab next   enter choose   esc back"
         with box:
             with self._body:
                 yield self._text

@@ -142,7 +142,7 @@ class CompareScreen(PageScreen):
             Shown(Row(width).add("  ✗ " if at == 0 else "    ", "bad").add(part, "bad").line())
             for at, part in enumerate(wrap(self._problem, width - 4) if self._problem else ())
         ]
-        if self._comparison is not None and not self._changes:
+        if self._comparison is not None and not self._changes and not self._problem:
             lines.append(Shown(Row(width).add("  ✓ the packages are the same: no file differs", "ok").line()))
         return lines
 

@@ -227,7 +227,7 @@ class CopyScreen(PageScreen):
         elif copies.is_running:
             answers = [Answer("leave", "Leave it running"), Answer("cancel", "Cancel it"), Answer("", "Stay")]
             goings = self.owner.copying.latest
-            ask = PickScreen("it is under way", lambda width: draw_leaving(goings(), width), answers)
+            ask = PickScreen("leave it running?", lambda width: draw_leaving(goings(), width), answers)
             self.app.push_screen(ask, self._left)
         else:
             self.owner.copying.seen()

@@ -230,7 +230,9 @@ class Copying:
                 sides.append(side)
         if not sides:
             more = f"; and {len(left_out) - 2} more" if len(left_out) > 2 else ""
-            self._say("; ".join(left_out[:2]) + more + ": select or mark the hosts to copy to")
+            words = "; ".join(left_out[:2]) + more
+            join = "" if words.endswith("?") else ":"
+            self._say(f"{words}{join} select or mark the hosts to copy to")
             return
         self.left_out = tuple(left_out)
         self.plan(source, sides)

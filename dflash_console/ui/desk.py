@@ -8,7 +8,7 @@ from typing import Protocol
 from dflash_console.config import Config
 from dflash_console.copies import Comparison, Consent, CopyPlan, Look, Side, TargetPlan, TargetRun
 from dflash_console.fleet import HostView
-from dflash_console.operations import gate, planning
+from dflash_console.operations import gate, planning, sides
 from dflash_console.operations.reaching import Reaching
 
 __all__ = ["CopySource", "Desk", "FleetDesk"]
@@ -74,8 +74,8 @@ class FleetDesk:
         self.package = config.package.name
 
     def side_of(self, view: HostView, venv: str | None) -> Side | str:
-        """As `operations.planning.side_of`."""
-        return planning.side_of(view, self._config, venv)
+        """As `operations.sides.side_of`."""
+        return sides.side_of(view, self._config, venv)
 
     def refusal(self, plan: TargetPlan, consent: Consent) -> str:
         """As `operations.gate.refusal`; the keys look after read-only mode."""

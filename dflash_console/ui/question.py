@@ -13,7 +13,7 @@ from dflash_console.copies import Consent, NeedCode
 from dflash_console.ui.choice import Button, Chosen, Dialog, Tick
 from dflash_console.ui.drawing.line import Line, Row, columns, wrap
 from dflash_console.ui.panel import Panel
-from dflash_console.ui.typed import together
+from dflash_console.ui.typed import is_alone, together
 
 if TYPE_CHECKING:
     from textual import events
@@ -45,7 +45,8 @@ class _Name(Input):
     """Where a host's name is typed. What is pasted is not taken."""
 
     def __init__(self, host: str) -> None:
-        super().__init__(compact=True, max_length=len(host) + 20)
+        # What was typed is not replaced by the next letter when the focus comes back.
+        super().__init__(compact=True, max_length=len(host) + 20, select_on_focus=False)
         self.host = host
 
     def _on_paste(self, event: events.Paste) -> None:
@@ -161,6 +162,15 @@ class QuestionScreen(Dialog[Consent]):
             return
         codes = {code for code, _ in self._asked.ticks}
         self.dismiss(Consent(yes=True, allowed=frozenset(codes), typed=frozenset(self._asked.names)))
+
+    def on_key(self, event: events.Key) -> None:
+        """A letter that is typed while an answer or a tick has the focus begins the first name that is lacking."""
+        name = next((row.name_input for row in self._names if not row.is_given), None)
+        if name is None or not event.character or not event.is_printable or not is_alone(event):
+            return
+        event.stop()
+        name.focus()
+        name.insert_text_at_cursor(event.character)
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

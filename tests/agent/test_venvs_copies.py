@@ -107,6 +107,13 @@ def test_that_a_copy_was_never_verified_is_in_the_picture(
     assert copied["verified"] is verified
 
 
+def test_a_package_that_no_copy_brought_and_a_rollback_put_back_is_not_called_copied(
+    venv: Path, folder: Path
+) -> None:
+    (folder / "provenance.json").write_text("null\n")
+    assert told(venv).copied is None
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "edited in place": lambda tree: (tree / "__init__.py").write_text("y = 22\n"),
     "replaced by the same": lambda tree: replace(tree / "__init__.py"),

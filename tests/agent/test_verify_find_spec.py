@@ -14,6 +14,7 @@ import pytest
 
 from dflash_console.agent.verify import find_spec as find_spec_module
 from dflash_console.agent.verify import question
+from dflash_console.agent.verify.checks import DETAIL_LIMIT
 from dflash_console.verdict import Check
 from tests.agent.dead_mount import dead_mount
 from tests.agent.driver import PATIENCE, is_gone
@@ -306,9 +307,8 @@ def test_pythonpath_that_shadows_the_package_fails_and_is_named(
     monkeypatch.setenv("PYTHONPATH", f"/nowhere:{tmp_path}/other")
     check = find_spec(venv)
     assert check.state == "fail"
-    assert check.detail.startswith(
-        f"PYTHONPATH has {tmp_path}/other: imports {other}/__init__.py, not {site}"
-    )
+    words = f"PYTHONPATH has {tmp_path}/other: imports {other}/__init__.py, not {site}"
+    assert check.detail.startswith(words[: DETAIL_LIMIT - 1])
 
 
 def test_code_in_a_pth_file_that_shadows_the_package_fails(venv: Path, site: Path, tmp_path: Path) -> None:
@@ -317,7 +317,8 @@ def test_code_in_a_pth_file_that_shadows_the_package_fails(venv: Path, site: Pat
     (site / "evil.pth").write_text(f"import sys; sys.path.insert(0, {str(tmp_path / 'other')!r})\n")
     check = find_spec(venv)
     assert check.state == "fail"
-    assert f"imports {other}/__init__.py, not {site}/sglang/__init__.py" in check.detail
+    words = f"{tmp_path}/other comes first: imports {other}/__init__.py, not {site}/sglang/__init__.py"
+    assert check.detail.startswith(words[: DETAIL_LIMIT - 1])
     shutil.rmtree(site / "sglang")
     only = find_spec(venv)
     assert only.state == "pass"

@@ -154,7 +154,7 @@ def typing(monkeypatch: pytest.MonkeyPatch, *answers: str, early: str = "") -> I
         left = list(answers)
         while data := _read(master):
             shown[0] += data
-            if re.search(r"(\[y/N\]|go on:) $", shown[0]) and left:
+            if re.search(r"(\[y/N\]|type its name:) $", shown[0]) and left:
                 os.write(master, left.pop(0).encode())
 
     typist = threading.Thread(target=answer)

@@ -39,7 +39,7 @@ SITE = "/root/venv/lib/python3.11/site-packages"
 SOURCE = Side("ct129", "/root/ml-env")
 TARGET = Side("ct200", "/root/venv_sglang")
 RUNNING = Need("running", "process 812 (python -m sglang.launch_server) runs from there")
-PRODUCTION = Need("production", "ct200 is a production host")
+PRODUCTION = Need("production", "ct200 is a production host: type its name")
 
 
 def entry(path: str) -> Entry:

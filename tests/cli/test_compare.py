@@ -77,6 +77,18 @@ def test_equal_packages_are_exit_0(
     assert "no difference, 44 the same" in capfd.readouterr().out
 
 
+def test_packages_that_are_the_same_but_for_what_is_not_listed_are_not_equal(
+    acting: Acting, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finds(monkeypatch, (*EQUAL[:3], "ct129 holds what can't be compared: sglang/pipe: a pipe, no file"))
+    assert acting("compare", "ct129", "ct200", "--json") == 1
+    out, err = capfd.readouterr()
+    told = json.loads(out)
+    assert (told["equal"], told["same"]) == (False, 44)
+    assert "sglang/pipe" in told["problem"]
+    assert "can't be compared whole: " in err
+
+
 @pytest.mark.parametrize(("state", "code"), [("up", 1), ("unreachable", 3)])
 def test_what_can_not_be_told_is_no_yes_and_a_lost_link_is_exit_3(
     acting: Acting,

@@ -182,7 +182,16 @@ def test_compare_plan_copy_and_rollback(ground: Ground) -> None:
     assert back["state"] == "done"
     assert tree(ground.target) == old
     (none,) = ground.json(1, "rollback", "to", "--yes")["results"]
-    assert "no backup" in none["detail"]
+    assert "a copy replaced none of the backups there" in none["detail"]
+
+
+def test_of_several_environments_the_one_that_holds_the_package_is_taken(ground: Ground) -> None:
+    empty = ground.folder / "empty"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", empty], check=True)
+    text = ground.config.read_text()
+    named = f'venvs = ["{empty}", "{ground.target}"]'
+    ground.config.write_text(text.replace(f'package_venv = "{ground.target}"', named))
+    assert ground.json(1, "compare", "from", "to")["target"]["venv"] == str(ground.target)
 
 
 def test_a_copy_of_what_is_there_already_pushes_no_backup_out(ground: Ground) -> None:

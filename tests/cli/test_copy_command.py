@@ -282,6 +282,27 @@ def test_on_a_terminal_each_need_is_asked_for_and_no_answer_is_a_no(
         assert consent == Consent(True, frozenset({"running"}), frozenset({"ct200"}))
 
 
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        (("n\n",), "not confirmed: the answer was not yes (running)"),
+        (("y\n", "ct20\n"), "not confirmed: what was typed is not ct200"),
+        (("y\n", "ct200\n", "n\n"), "not confirmed: the answer was not yes\n"),
+    ],
+)
+def test_a_target_that_was_not_confirmed_says_which_answer_was_lacking(
+    acting: Acting,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    answers: tuple[str, ...],
+    why: str,
+) -> None:
+    acting.plan = plans.plan(plans.target(needs=(RUNNING, PRODUCTION)))
+    with typing(monkeypatch, *answers):
+        assert acting(*COPY) == 4
+    assert why in capfd.readouterr().out
+
+
 def test_a_no_for_one_target_leaves_the_others(
     acting: Acting, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,10 +58,19 @@ def test_no_backup_is_exit_1_with_words(
     acting.plan = keeping(plans.backup(3, reason="rollback"))
     assert acting("rollback", "ct200", "--yes", *(["--json"] if as_json else [])) == 1
     out, _ = capfd.readouterr()
-    assert "no backup that a copy replaced is there; all that are kept: b3" in out
+    assert "a copy replaced none of the backups there; name the one to put back with --backup ID: b3" in out
     if as_json:
         assert json.loads(out)["results"][0]["state"] == "failed"
     assert acting.carried == []
+
+
+@pytest.mark.parametrize("words", [(), ("--backup", "b9")])
+def test_a_place_without_any_backup_is_told_so(
+    acting: Acting, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    acting.plan = keeping()
+    assert acting("rollback", "ct200", "--yes", *words) == 1
+    assert "no backup is kept there: there is nothing to put back" in capfd.readouterr().out
 
 
 def test_a_copy_that_was_broken_off_is_settled_first_and_said(

@@ -135,6 +135,13 @@ def test_the_text_shows_the_first_lines_of_evidence_and_says_where_the_others_ar
     assert progress(failed) == "ct200 /root/venv: not ready (record)"
 
 
+def test_a_single_line_of_evidence_is_not_left_out_for_a_line_that_says_so() -> None:
+    evidence = tuple(f"line {number}" for number in range(MOST_EVIDENCE + 1))
+    text = verify_text([verdict(Check("record", "fail", "changed", evidence))], Terminal(80))
+    assert f"line {MOST_EVIDENCE}\n" in text
+    assert "more line" not in text
+
+
 def test_a_link_that_was_lost_on_the_way_is_exit_3_where_it_left_something_unknown() -> None:
     link = LinkStatus("unreachable", "no answer to `ping` in 5 s")
     whole, half = verdict(), verdict(Check("service", "unknown", "no answer"))

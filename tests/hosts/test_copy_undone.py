@@ -121,8 +121,9 @@ async def test_a_disk_that_fails_meanwhile_is_left_whole_and_mended_by_the_next_
             assert run.state == "failed", run
             assert "the filesystem is read-only" in run.detail
             (run,) = await one.copy(await one.plan(source, target))
-            assert run.state in ("failed", "refused"), run
-            assert "read-only" in run.detail
+            assert run.state == "refused", run
+            # Which of the two depends on the kernel.
+            assert "has failed and takes no more writes" in run.detail or "read-only" in run.detail
             assert content(host, target) == old
             await asyncio.to_thread(disk.unmount)
             await asyncio.to_thread(disk.mount)

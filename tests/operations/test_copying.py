@@ -194,6 +194,7 @@ async def test_a_target_that_changed_since_the_plan_is_refused(fleet: LocalFleet
     (run,) = await fleet.copy(plan)
     assert run.state == "refused"
     assert "plan again" in run.detail
+    assert run.detail.count("when the plan was made") == 1
     assert content(target) == before
 
 

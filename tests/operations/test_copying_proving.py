@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -127,6 +128,28 @@ async def test_the_same_package_is_not_left_before_its_source_is_judged(fleet: L
     async with begun(fleet, source, target) as work:
         _not_ready(fleet)
     assert [run.state for run in work.runs] == ["refused"]
+
+
+async def test_what_begins_to_run_while_the_source_is_verified_is_seen(fleet: LocalFleet) -> None:
+    """Its stage was checked, and who runs from the target looked for, before that."""
+    source, target = sides(fleet)
+    before = content(target)
+    say = "print('ready', flush=True); import time; time.sleep(1000)"
+    async with begun(fleet, source, target) as work:
+        process = await asyncio.create_subprocess_exec(
+            f"{target.venv}/bin/python", "-c", say, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+    process.kill()
+    await process.communicate()
+    (run,) = work.runs
+    assert run.state == "refused"
+    assert f"process {process.pid} " in run.detail
+    assert "began to run" in run.detail
+    assert [check.state for check in run.checks if check.name == "importers"] == ["warn"]
+    assert content(target) == before
+    assert left(target) == []
 
 
 async def test_a_plan_that_is_given_up_ends_its_questions(fleet: LocalFleet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from dflash_console.copies import Look, Side
 from dflash_console.errors import AgentFailed, Unreachable
 from dflash_console.fleet import HostView
 from dflash_console.model import LinkStatus, Missing, Package, Venv
-from dflash_console.operations.planning import compare, make_plan, plan_roll_back, side_of, units_of
+from dflash_console.operations.planning import compare, make_plan, plan_roll_back
 from dflash_console.operations.reaching import MOST_ON_A_HOST
+from dflash_console.operations.sides import side_of, units_of
 from dflash_console.verdict import Verdict
 from tests import pictures
 from tests.operations.copies import ready
 from tests.operations.fleet import answer
-from tests.operations.local import LocalFleet
+from tests.operations.local import LocalFleet, site_of
 
 CONFIG = Config(ConsoleConfig(), PackageConfig(), {})
 PACKAGE = Package("sglang", "/o/__init__.py", "regular", "0.5.9", "0.5.9", False, {})
@@ -269,6 +271,18 @@ async def test_a_target_is_told_of_though_the_source_is_not_there(fleet: LocalFl
     (target,) = plan.targets
     assert target.look is not None
     assert target.difference is None
+
+
+@pytest.mark.parametrize("side", [0, 1])
+async def test_packages_that_hold_what_is_not_listed_are_not_told_to_be_the_same(
+    fleet: LocalFleet, side: int
+) -> None:
+    both = fleet.lay("ct129", "0.5.23"), fleet.lay("ct200", "0.5.23")
+    os.mkfifo(site_of(both[side]) / "sglang/pipe")
+    _, _, found, problem = await compare(fleet, fleet.config, *both)
+    assert found is not None
+    assert (found.added, found.changed, found.removed) == ((), (), ())
+    assert problem == f"{both[side]} holds what can't be compared: sglang/pipe: a pipe, no file"
 
 
 async def test_a_comparison_has_what_is_only_on_either_side(fleet: LocalFleet) -> None:

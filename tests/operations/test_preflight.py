@@ -68,6 +68,14 @@ def needs(asked: Question) -> dict[str, str]:
     return {need.code: need.text for need in found}
 
 
+def test_where_there_is_no_environment_nothing_is_said_of_its_disk() -> None:
+    nowhere = look(state="broken", site="", problem="no such folder", free=0, free_inodes=0, filesystem="")
+    found = checks(question(nowhere))
+    assert [name for name, check in found.items() if check.state == "fail"] == ["place"]
+    disk = ("mount", "filesystem", "links", "space", "inodes", "writable")
+    assert {found[name].state for name in disk} == {"unknown"}
+
+
 def test_an_ordinary_copy_passes_every_check_and_needs_nothing_more() -> None:
     found = checks(question())
     assert tuple(found) == NAMES
@@ -283,7 +291,7 @@ BACKUPS = (
         (BACKUPS, "b1", "pass", "b1: 0.5.8"),
         (BACKUPS, "b9", "fail", "no backup b9; there are: b3, b2, b1"),
         (BACKUPS[:1], "", "fail", "no backup that a copy has left"),
-        ((), "", "fail", "there are: none"),
+        ((), "", "fail", "no backup is kept on ct200:/root/venv_sglang: there is nothing to put back"),
     ],
 )
 def test_a_rollback_needs_its_backup(

@@ -73,7 +73,9 @@ async def test_what_can_not_be_verified_says_why() -> None:
         assert verdicts.ask("nobody") == "nobody is not connected"
         assert verdicts.ask("bare") == "bare has no environment to verify"
         fleet.links["ct200"] = LinkStatus("unreachable")
-        assert verdicts.ask("ct200") == "ct200 is not connected"
+        assert verdicts.ask("ct200") == "ct200 is not connected: unreachable"
+        fleet.links["ct200"] = LinkStatus("unreachable", "no route to host")
+        assert verdicts.ask("ct200") == "ct200 is not connected: no route to host"
 
 
 @virtual

@@ -127,6 +127,10 @@ async def test_files_stand_by_folder_and_a_filter_narrows_them() -> None:
             (copying.look(SOURCE), copying.look(), Comparison((), (), (), 6_391), ""),
             "✓ the packages are the same",
         ),
+        (
+            (copying.look(SOURCE), copying.look(), Comparison((), (), (), 6_391), "ct129 holds a pipe"),
+            "✗ ct129 holds a pipe",
+        ),
     ],
 )
 async def test_what_there_is_to_say_instead_of_files_is_said(
@@ -135,7 +139,9 @@ async def test_what_there_is_to_say_instead_of_files_is_said(
     given = desk()
     given.comparison = answer
     async with console(builders.story(), desk=given).run_test(size=SIZE) as pilot:
-        assert words in await after(pilot, *TO_CT200, "d")
+        text = await after(pilot, *TO_CT200, "d")
+        assert words in text
+        assert ("the packages are the same" in text) is (not answer[3]), "not of what was not listed"
 
 
 async def test_of_very_many_files_only_those_in_sight_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

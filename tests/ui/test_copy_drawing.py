@@ -125,6 +125,7 @@ def test_nothing_is_drawn_wider_than_there_is_room(word: str, width: int) -> Non
     within(draw_runs(runs, width, WALL), width)
     within(copying_block(runs, width, WALL), width)
     within(draw_leaving(runs, width), width)
+    within(draw_leaving((), width), width)
     sides = (target.side, target.look)
     within(draw_sides(sides, sides, width, word), width)
     entry = Entry(word or "x", "file", HUGE, 0o644, word)

@@ -19,6 +19,7 @@ from dflash_console.ui.fleet_screen import FleetScreen
 from dflash_console.ui.host_screen import HostScreen
 from dflash_console.ui.page_screen import CheckScreen
 from dflash_console.ui.question import QuestionScreen
+from dflash_console.ui.verifying import Target
 from tests.ui import builders, copying
 from tests.ui.copying import OTHER, SOURCE, TARGET, StubDesk
 from tests.ui.driving import after, app_of, shown
@@ -107,6 +108,19 @@ async def test_what_can_not_be_copied_to_is_said(keys: tuple[str, ...], words: s
         await after(pilot, *keys)
         await until(lambda: words in " ".join(screen_text(app_of(pilot)).split()), 10, words)
         assert given.copies.planned == []
+
+
+async def test_a_reason_that_ends_in_a_question_is_gone_on_from_without_a_colon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = desk()
+    monkeypatch.setattr(given, "side_of", lambda view, venv: "ct200 is not connected: is sshd running?")
+    story = [builders.ct129(), builders.ct200()]
+    async with console(story, desk=given).run_test(size=(160, 60), notifications=True) as pilot:
+        await after(pilot)
+        app_of(pilot).copying._plan_for([Target("ct200")], SOURCE)
+        words = "is sshd running? select or mark"
+        await until(lambda: words in " ".join(screen_text(app_of(pilot)).split()), 10, words)
 
 
 async def test_without_a_source_the_key_says_what_to_write_in_the_config() -> None:
@@ -222,7 +236,7 @@ async def test_the_plan_says_what_there_is_to_know_before_a_copy() -> None:
             "… 2 more folders",
             "3 backups there",
             "from ct129, 3 h 6 m ago",
-            "beside it  sglang-0.5.11.dist-info comes with it",
+            "also   sglang-0.5.11.dist-info comes with it",
             "needs  a yes of its own: sglang-dflash.service (process 9981) runs from this environment",
             "! warn    pins",
             "✗ fail    space",
@@ -325,6 +339,20 @@ async def test_a_production_host_is_typed_also_when_the_plan_forgot_it() -> None
     given = desk(copying.plan(copying.target(needs=())))
     async with console(builders.story(), desk=given).run_test(size=SIZE) as pilot:
         assert "type ct200 to confirm" in await after(pilot, *TO_CT200, "c", "c")
+
+
+@pytest.mark.parametrize("first", ["", "tab"])
+async def test_a_name_can_be_typed_at_once_whatever_has_the_focus(first: str) -> None:
+    """Also one that begins with a letter which moves the focus elsewhere, and one that is gone on with later."""
+    given = desk(copying.plan(copying.target(OTHER, needs=(copying.RUNNING, Need("production", "type it")))))
+    story = [builders.ct129(), builders.looping()]
+    async with console(story, desk=given).run_test(size=SIZE) as pilot:
+        text = await after(pilot, *TO_CT200, "c", "c", *filter(None, [first]))
+        assert "tab next   enter choose   esc back" in text
+        assert "type ct202 to confirm  kl" in await after(pilot, *"kl")
+        await after(pilot, "backspace", "backspace", *"ct2", "shift+tab")
+        assert "still needed: 1 of 1 to be ticked" in await after(pilot, *"02")
+        assert given.copies.started == []
 
 
 async def test_pasted_text_confirms_nothing() -> None:
@@ -440,6 +468,17 @@ async def test_esc_asks_before_it_cancels(answer: tuple[str, ...], cancelled: in
         await after(pilot, "c", "escape", *answer)
         assert given.copies.cancelled == cancelled
         assert isinstance(pilot.app.screen, CopyScreen)
+
+
+async def test_a_question_about_leaving_that_stands_when_the_copy_ends_says_so() -> None:
+    given = desk()
+    async with console(builders.story(), desk=given).run_test(size=SIZE) as pilot:
+        await after(pilot)
+        going(app_of(pilot), copying.sending())
+        assert "▸[ Leave it running ]" in await after(pilot, "c", "escape")
+        going(app_of(pilot), copying.done())
+        await shown(pilot, "It has come to its end meanwhile: nothing is left to be cancelled.")
+        assert "under way" not in await after(pilot)
 
 
 async def test_an_end_in_the_background_is_told_once_and_c_shows_it() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 
+from ..verify.checks import counted
 from . import disk, place, processes
 from .place import (
     FOLDER,
@@ -21,7 +22,7 @@ from .place import (
 )
 from .survey import survey
 
-__all__ = ["drop", "listing", "proved", "prune", "seal", "users"]
+__all__ = ["Unfit", "about", "drop", "listing", "proved", "prune", "seal", "users"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,21 +31,52 @@ if TYPE_CHECKING:
 INFO = "info.json"
 LISTED = 256
 """As copies.Look takes."""
+MOST_TURNS = 1 << 40
 MAPS_LIMIT = 64 << 20
 FDS_LIMIT = 4096
 
 
-def seal(folder: int, info: object, known: list[list[Any]], names: list[str]) -> None:
+class Unfit(Fault):
+    """There is no backup to put back, or it is not as it was made. Nothing was changed."""
+
+
+def about(
+    number: str, reason: str, look: dict[str, Any], provenance: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What is kept beside a package that is replaced now, as it was looked at; empty for none."""
+    return {
+        "id": number,
+        "at": time.time(),
+        "version": str(look.get("version") or ""),
+        "reason": reason,
+        "tree": str(look.get("tree") or ""),
+        "provenance": provenance,
+    }
+
+
+def seal(target: int, folder: int, info: object, known: list[list[Any]], names: list[str]) -> None:
     """Write what a backup is into its folder; with its info.json it is one. Raises OSError.
 
-    `known` are the files as they were listed before they were replaced: what changed since is hashed again.
+    `target` is the folder of ours, of which it becomes the newest. `known` are the files as they were listed before
+    they were replaced: what changed since is hashed again.
     """
     lines = survey(folder, names, known)
     place.write_json(folder, MANIFEST, {"entries": lines})
     about = info if isinstance(info, dict) else {}
     about = {"files": len(lines), "size": sum(line[1] for line in lines), "at": time.time(), **about}
-    about.update(files=len(lines), size=sum(line[1] for line in lines))
+    about.update(files=len(lines), size=sum(line[1] for line in lines), turn=_next_turn(target))
     place.write_json(folder, INFO, about)
+
+
+def _next_turn(target: int) -> int:
+    try:
+        folder = disk.open_folder("backups", target)
+    except OSError:
+        return 1
+    try:
+        return 1 + max((item["turn"] for item in _infos(folder)), default=0)
+    finally:
+        os.close(folder)
 
 
 def listing(venv: str) -> list[dict[str, Any]]:
@@ -58,7 +90,8 @@ def listing(venv: str) -> list[dict[str, Any]]:
     finally:
         os.close(folder)
     in_use = users([item["id"] for item in found])
-    return [{**item, "in_use": in_use.get(item["id"], "")} for item in found]
+    told = [{key: value for key, value in item.items() if key != "turn"} for item in found]
+    return [{**item, "in_use": in_use.get(item["id"], "")} for item in told]
 
 
 def _infos(folder: int) -> list[dict[str, Any]]:
@@ -68,7 +101,8 @@ def _infos(folder: int) -> list[dict[str, Any]]:
             info = _info(folder, name)
             if info is not None:
                 found.append(info)
-    found.sort(key=lambda item: (item["at"], item["id"]), reverse=True)
+    # A clock may have been set back since an older one was made.
+    found.sort(key=lambda item: (item["turn"], item["at"], item["id"]), reverse=True)
     return found
 
 
@@ -87,9 +121,10 @@ def _info(folder: int, name: str) -> dict[str, Any] | None:
     at, files, size = value.get("at"), value.get("files"), value.get("size")
     if not place.is_time(at) or not place.is_count(files) or not place.is_count(size):
         return None
-    reason = value.get("reason")
+    reason, turn = value.get("reason"), value.get("turn", 0)
     return {
         "id": name,
+        "turn": turn if place.is_count(turn) and turn < MOST_TURNS else 0,
         "at": at,
         "version": str(value.get("version") or "")[:4096],
         "files": files,
@@ -103,7 +138,7 @@ def _info(folder: int, name: str) -> dict[str, Any] | None:
 def proved(target: Place, number: str) -> tuple[dict[str, Any], list[str], list[list[Any]]]:
     """A backup that is as it was when it was made: its info, the names in it, its files. "" is the newest.
 
-    Newest of those that a copy replaced. Raises Fault, for one that is not whole too, and OSError.
+    Newest of those that a copy replaced. Raises Unfit and OSError.
     """
     folder = disk.open_folder("backups", target.fd)
     try:
@@ -111,8 +146,14 @@ def proved(target: Place, number: str) -> tuple[dict[str, Any], list[str], list[
         chosen = [item for item in found if (item["id"] == number if number else item["reason"] == "copy")]
         if not chosen:
             there = ", ".join(item["id"] for item in found) or "none"
-            raise Fault(f"{target.path}/backups holds no {number or 'backup of a copy'}; there are: {there}")
+            raise Unfit(f"{target.path}/backups holds no {number or 'backup of a copy'}; there are: {there}")
         info = chosen[0]
+        spoilt = [] if number else _spoilt(folder, info["id"])
+        if spoilt:
+            raise Unfit(
+                f"{target.path}/backups/{spoilt[-1]} is newer and can't be read as a backup (no info.json that makes "
+                f"sense): look at it, or name the one to put back, such as {info['id']}"
+            )
         inside = disk.open_folder(info["id"], folder)
         try:
             names = sorted(name for name in os.listdir(inside) if name not in (INFO, MANIFEST))
@@ -123,16 +164,24 @@ def proved(target: Place, number: str) -> tuple[dict[str, Any], list[str], list[
     finally:
         os.close(folder)
     if not lines and info["files"]:
-        raise Fault(
+        raise Unfit(
             f"backup {info['id']}: its manifest.json can't be read, so nothing proves that it is whole"
         )
     before, after = ({line[0]: (line[1], line[6]) for line in some} for some in (lines, now))
     different = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
     if different:
-        raise Fault(
-            f"backup {info['id']} is not as it was made: {len(different):,} files, first {different[0]}"
+        raise Unfit(
+            f"backup {info['id']} is not as it was made: {counted(len(different), 'file')} not, first "
+            f"{different[0]}; name another one, if there is one"
         )
     return info, names, now
+
+
+def _spoilt(folder: int, since: str) -> list[str]:
+    """What bears the name of a backup that was made after that one, and is none: it may be the newest package that was
+    replaced."""
+    names = sorted(name for name in os.listdir(folder) if ID.fullmatch(name) and name > since)
+    return [name for name in names if _info(folder, name) is None]
 
 
 def drop(target: Place, number: str) -> None:

@@ -110,7 +110,7 @@ class Deal:
         self.swap.forward()
         checks = self._prove(origin())
         if all(item["state"] != "fail" for item in checks):
-            backups.seal(self.home_old, read_json(self.stage, OLD_INFO), self._old_manifest(), self._names())
+            self._seal()
             self.journal.write("swapped", method=self.swap.method)
             self.is_swapped = True
         return checks
@@ -155,21 +155,25 @@ class Deal:
         try:
             self.undo(note)
         except Foreign:
-            self.abandon(f"somebody else replaced the package; {note}")
-            return "somebody else has put another package there meanwhile: it was left, what was before it is a backup"
+            kept = self.abandon(f"somebody else replaced the package; {note}")
+            return f"somebody else has put another package there meanwhile: it was left, {kept}"
         return "the package before it is back in place" if method else "nothing was changed"
 
-    def abandon(self, note: str) -> None:
-        """Somebody else put another package there: it stays, and the old one is kept as a backup if we have it."""
+    def abandon(self, note: str) -> str:
+        """Somebody else put another package there: it stays, and the old one is kept as a backup if we have it; which
+        of both, in words."""
         self.is_swapped = False
         self.swap.gather()
         if any(item.old and disk.inode_at(self.home_old, item.name) for item in self.swap.items):
-            backups.seal(self.home_old, read_json(self.stage, OLD_INFO), self._old_manifest(), self._names())
+            self._seal()
+            words = f"and the one before it was kept as backup {self.number}"
         else:
             disk.remove(self.place.fd, f"backups/{self.number}")
+            words = "and the one before it is where they moved it: nothing of it came to the backups"
         self._remove_stage()
         self.journal.write("undone", note=note)
         self.close()
+        return words
 
     def close(self) -> None:
         """Close what is open."""
@@ -201,6 +205,11 @@ class Deal:
         provenance = None if self.is_verified else read_json(self.stage, PROVENANCE)
         if isinstance(provenance, dict):
             write_json(self.stage, PROVENANCE, {**provenance, "verified": False})
+
+    def _seal(self) -> None:
+        """Have the old tree be a backup."""
+        info, lines = read_json(self.stage, OLD_INFO), self._old_manifest()
+        backups.seal(self.place.fd, self.home_old, info, lines, self._names())
 
     def _names(self) -> list[str]:
         return [item.name for item in self.swap.items]

@@ -103,6 +103,10 @@ def _user(uid: int) -> str:
         return f"user {uid}"
 
 
+def _no_folder(path: str) -> Fault:
+    return Fault(f"{path} is a link or a file, not a folder: look who put it there, and remove it")
+
+
 class Place:
     """The folder, open for one copy. Raises Fault when it can't be made or is somebody else's."""
 
@@ -119,8 +123,7 @@ class Place:
         except OSError as error:
             self.close()
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                words = f"{self.path} is a link or a file, not a folder: look who put it there, and remove it"
-                raise Fault(words) from None
+                raise _no_folder(self.path) from None
             raise fault(error, f"{self.path} can't be made") from None
         except Fault:
             self.close()
@@ -135,7 +138,15 @@ class Place:
             os.fchmod(self.fd, 0o700)
         with contextlib.suppress(FileExistsError):
             os.mkdir("backups", 0o700, dir_fd=self.fd)
-        os.close(disk.open_folder("backups", self.fd))
+        try:
+            os.close(disk.open_folder("backups", self.fd))
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            raise _no_folder(f"{self.path}/backups") from None
+
+    def _no_lock(self) -> Fault:
+        return Fault(f"{self.path}/{LOCK} is no regular file: look who put it there, and remove it")
 
     def take_lock(self, by: str, what: str) -> dict[str, Any] | None:
         """Lock the environment against other copies; who holds it, when somebody does. Raises Fault."""
@@ -143,10 +154,12 @@ class Place:
         try:
             fd = os.open(LOCK, flags, 0o600, dir_fd=self.fd)
         except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR):
+                raise self._no_lock() from None
             raise fault(error, f"{self.path}/{LOCK} can't be opened") from None
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Fault(f"{self.path}/{LOCK} is no regular file: look who put it there, and remove it")
+                raise self._no_lock()
             for attempt in range(TRIES):
                 try:
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -43,7 +43,8 @@ OUTLOOKS = {
     "finish": "will be finished: the new package is in place",
     "undo": "will be undone: the old package will be put back",
     "in place": "will be undone: the old package is in place",
-    "foreign": "will be given up: somebody else put another package there since; the one before is kept as a backup",
+    "foreign": "will be given up: somebody else put another package there since; the one before, if it lies with the "
+    "copy, is kept as a backup",
 }
 
 
@@ -202,8 +203,8 @@ def _bring_to_end(made: Deal, spot: Spot, line: dict[str, Any], fate: str) -> st
             return "it was undone, the old package is in place"
     except Foreign:
         pass
-    made.abandon("somebody else replaced the package meanwhile")
-    return "somebody else has replaced the package since: it was left, and the one before kept as a backup"
+    kept = made.abandon("somebody else replaced the package meanwhile")
+    return f"somebody else has replaced the package since: it was left, {kept}"
 
 
 def _sweep(target: Place) -> None:
@@ -241,7 +242,7 @@ def _save_stages(target: Place, package: str) -> list[str]:
                 "tree": "",
                 "provenance": None,
             }
-            backups.seal(stage, info, survey(stage, names), names)
+            backups.seal(target.fd, stage, info, survey(stage, names), names)
             for other in set(os.listdir(stage)) - {*names, backups.INFO, "manifest.json"}:
                 disk.remove(stage, other)
             step("keep stage")

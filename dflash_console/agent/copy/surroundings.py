@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from ..mounts import mount_of, read_mounts
+from ..mounts import has_failed, mount_of, read_mounts
 from ..venvs.look import shown
 from .layers import layer_of
 from .place import FOLDER
@@ -27,7 +27,7 @@ def surroundings(venv: str, site: str, names: list[str]) -> dict[str, Any]:
     mounts = read_mounts()
     room = os.statvfs(stage)
     is_root = os.geteuid() == 0
-    denied = _denied(stage, real, names)
+    denied = _denied(stage, real, names) or _failed([stage, real], mounts)
     kind = mount_of(stage, mounts)[1]
     return {
         "free": room.f_frsize * (room.f_bfree if is_root else room.f_bavail),
@@ -71,6 +71,17 @@ def _denied(stage: str, site: str, names: list[str]) -> str:
             path = f"{site}/{name}"
             if os.path.isdir(path) and os.lstat(path).st_uid != os.geteuid():
                 return f"{shown(path)} may only be moved by its owner: {shown(site)} has the sticky bit"
+    return ""
+
+
+def _failed(folders: list[str], mounts: list[tuple[str, str]]) -> str:
+    """Why nothing is written there any more; empty when it is."""
+    for folder in folders:
+        mount, _ = mount_of(folder, mounts)
+        if has_failed(mount):
+            return (
+                f"the filesystem at {shown(mount)} has failed and takes no more writes: see the kernel's log"
+            )
     return ""
 
 

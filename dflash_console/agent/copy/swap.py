@@ -97,7 +97,7 @@ class Swap:
                 self._out(item, at)
             return
         source = self._find(item, wanted)
-        if at and not self._exchange(item, source):
+        if at and not self._exchange(item, source, at):
             self._out(item, at)
             at = 0
         if not at:
@@ -111,7 +111,8 @@ class Swap:
                 return home
         raise Foreign(f"{item.name} is not where it was laid: somebody else moved it")
 
-    def _exchange(self, item: Item, source: int) -> bool:
+    def _exchange(self, item: Item, source: int, at: int) -> bool:
+        """Whether that can be done here; `at` is what lies in place."""
         step(f"exchange {item.name}")
         try:
             disk.exchange((source, item.name), (self.site, item.name))
@@ -119,6 +120,11 @@ class Swap:
             if error.errno in (*disk.UNSUPPORTED, errno.EXDEV):
                 return False
             raise
+        if disk.inode_at(source, item.name) != at:
+            # Put there since it was looked at: theirs goes back.
+            step(f"exchange {item.name} back")
+            disk.exchange((source, item.name), (self.site, item.name))
+            raise Foreign(f"{item.name} was replaced by somebody else meanwhile")
         self._tell(item, "exchange")
         return True
 

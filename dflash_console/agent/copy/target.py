@@ -331,17 +331,15 @@ class Target:
     ) -> dict[str, Any]:
         place, spot, journal = self._held()
         names = dict.fromkeys([self._package, *new, *infos_in(spot.site, self._package)])
-        items = [Item(name, disk.inode_at(self._site, name), new.get(name, 0)) for name in names]
-        made = self._deal = Deal(place, self._number, journal, spot.site, self._package, new_in, items)
+        try:
+            items = [Item(name, disk.inode_at(self._site, name), new.get(name, 0)) for name in names]
+            made = self._deal = Deal(place, self._number, journal, spot.site, self._package, new_in, items)
+        except OSError as error:
+            words = f"nothing was changed: {deal.words_of(error, spot.site, self._package)}"
+            return {"swap": "", "checks": [], "is_undone": True, "detail": words}
         made.swap.may_copy = self._may_copy
-        info = {
-            "id": self._number,
-            "at": time.time(),
-            "version": str(self._look.get("version") or "") if any(item.old for item in items) else "",
-            "reason": reason,
-            "tree": str(self._look.get("tree") or ""),
-            "provenance": self._provenance,
-        }
+        is_there = any(item.old for item in items)
+        info = backups.about(self._number, reason, self._look if is_there else {}, self._provenance)
         with signals_held_back():
             try:
                 spot.check_mounts()

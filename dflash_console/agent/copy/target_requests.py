@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..verify.checks import check
 from .importers import importers_check
 from .looking import look
 from .place import Fault
@@ -91,6 +92,17 @@ class TargetRequests:
             if search is not None:
                 search.close()
 
+    def importers(self) -> dict[str, Any]:
+        """The check of that name, as it is now: much may have begun since the stage was checked."""
+        _, seen = self._held, self._seen
+        if seen is None:
+            raise Fault("nothing was looked at when the lock was taken")
+        search = seen.importers()
+        try:
+            return {"checks": [importers_check(search.read(self._pipe.mind))]}
+        finally:
+            search.close()
+
     def swap(self) -> dict[str, Any]:
         """Put the stage in the place of the package; a copies.Swapped."""
         return self._held.swap()
@@ -105,8 +117,21 @@ class TargetRequests:
 
     def restore(self, message: dict[str, Any]) -> dict[str, Any]:
         """Put a backup back; a copies.Swapped."""
+        from .backups import Unfit
+
         modules = message.get("modules")
-        return self._held.restore(str(message.get("backup", "")), modules, float(message.get("limit", 60.0)))
+        try:
+            return self._held.restore(
+                str(message.get("backup", "")), modules, float(message.get("limit", 60.0))
+            )
+        except Unfit as problem:
+            failed = [check("backup", "fail", str(problem))]
+            return {
+                "swap": "",
+                "checks": failed,
+                "is_undone": True,
+                "detail": f"nothing was changed: {problem}",
+            }
 
     def release(self) -> None:
         """Give the lock back; without one there is nothing to do."""

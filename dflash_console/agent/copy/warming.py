@@ -13,7 +13,7 @@ import time
 
 from ..child import Child
 from ..verify.find_spec import look
-from ..verify.program import Program
+from ..verify.program import Program, run
 from ..verify.question import WHERE, heard, home, script_of
 from .importing import PATIENCE, TURN, told
 
@@ -29,6 +29,9 @@ DEAR = ("torch",)
 """Nearly all of the time that an import of an inference engine takes is this one's."""
 LEFT = 88
 """The exit status of an interpreter that is not fit to be asked."""
+
+PLAIN = "import os, sys; os._exit({!a} in sys.modules)"
+"""A start of the interpreter, and whether that has imported the package."""
 
 MARK = b"('ended', "
 """How the line begins that follows the answer for a stage."""
@@ -127,6 +130,13 @@ class Warm:
                 rest = max(0.0, until - time.monotonic())
                 if not folder:
                     ended = program.finish(text, rest, WHERE)
+                    # This one had started before the package was in its place. What a start takes of it by itself,
+                    # by a .pth file or a sitecustomize, only a fresh one shows.
+                    begin = run(
+                        [python, "-c", PLAIN.format(package)], b"", limit, env, lambda: os.chdir(where)
+                    )
+                    if begin.status != 0:
+                        return
                     channel.send(look(venv, package, modules, limit, heard(ended, python, env)))
                     return
                 said = program.ask(text, rest, MARK)

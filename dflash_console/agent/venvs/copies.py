@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FOLDER = ".dflash-console"
 SETTLED = ("done", "undone")
 """The states of a journal's last line after which nothing is left to do."""
+NO_COPY = "null"
+"""The text of a provenance that came with a rollback to a package which no copy had brought."""
 SMALL = 1 << 16
 """Bytes of a provenance, of a lock, and of the end of a journal that are read."""
 MANIFEST_LIMIT = 24 << 20
@@ -62,7 +64,7 @@ def read_copies(venv: str, look: Look) -> Copies:
     if number not in (0, errno.ENOENT):
         reason = "permission" if number in (errno.EACCES, errno.EPERM) else "error"
         copies.copied = {**_copied(""), "at": missing(reason, f"{path}: {os.strerror(number)}")}
-    elif text is not None or path in look.odd:
+    elif (text is not None and text.strip() != NO_COPY) or path in look.odd:
         copies.copied = _copied(text or "")
     look.mark(f"{folder}/manifest.json")
     unsettled = _unsettled(f"{folder}/journal.jsonl", look)

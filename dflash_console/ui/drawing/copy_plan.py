@@ -248,7 +248,7 @@ def _folder_lines(target: TargetPlan, difference: Difference, width: int) -> lis
 def _beside(target: TargetPlan, width: int) -> list[Shown]:
     lines: list[Line] = []
     for number_, words in enumerate(target.beside):
-        lines += long_pair("beside it" if number_ == 0 else "", words, width, "text", 3, 11, most=3)
+        lines += long_pair("also" if number_ == 0 else "", words, width, "text", 3, 7, most=3)
     return [Shown(line) for line in lines]
 
 

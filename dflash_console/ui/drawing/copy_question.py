@@ -85,6 +85,9 @@ def draw_leaving(goings: Sequence[Going], width: int, *, is_quitting: bool = Fal
         done = f"  {part} %" if part is not None else ""
         row = Row(width).add(f" {going.run.side.host}", "strong").add(f"  {going.doing}{done}", "text")
         lines.append(row.line())
+    if not lines:
+        words = "It has come to its end meanwhile: nothing is left to be cancelled."
+        return [Row(width).add(f" {part}", "text").line() for part in wrap(words, max(10, width - 2))]
     cancelled = "what is not swapped yet stays as it was, and what is swapped is brought to its end."
     words = "Left running, it goes on in the background: the header tells of it, and c shows it again. Cancelled, "
     if is_quitting:

@@ -91,6 +91,49 @@ def test_a_rollback_that_is_not_kept_leaves_the_backup_where_it_was(
     whole(venv, site, before)
 
 
+def test_the_newest_is_the_last_one_made_whatever_the_clock_said(
+    venv: Path, site: Path, copied: Copied, tmp_path: Path
+) -> None:
+    """A clock that ran ahead, and was set right before the next copy."""
+    path, _, now = copied
+    info = json.loads((path / "info.json").read_text())
+    (path / "info.json").write_text(json.dumps({**info, "at": info["at"] + 1e6}))
+    copy(venv, lay_small(tmp_path / "newer", "0.5.24"))
+    newest, oldest = backups.listing(str(venv))
+    assert oldest["id"] == path.name
+    assert newest["at"] < oldest["at"]
+    assert "turn" not in newest
+    restored(venv)
+    assert state_of(site) == now
+
+
+def as_link(path: Path) -> None:
+    path.rename(path.parent / "elsewhere")
+    path.symlink_to("elsewhere")
+
+
+def no_info(path: Path) -> None:
+    (path / "info.json").unlink()
+
+
+@pytest.mark.parametrize("spoil", [as_link, no_info])
+def test_an_older_backup_is_not_put_back_for_a_newest_one_that_can_not_be_read(
+    venv: Path, site: Path, copied: Copied, tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    path, before, _ = copied
+    # The name of the second one is to come after the first one's, made in the same second.
+    first = path.rename(path.parent / f"20200101-000000-{path.name[-6:]}")
+    copy(venv, lay_small(tmp_path / "newer", "0.5.24"))
+    newest, _ = backups.listing(str(venv))
+    now = state_of(site)
+    spoil(venv / FOLDER / "backups" / newest["id"])
+    with pytest.raises(backups.Unfit, match=f"{newest['id']} is newer and can't be read.*{first.name}"):
+        restored(venv)
+    whole(venv, site, now)
+    restored(venv, first.name)
+    whole(venv, site, before)
+
+
 def change(path: Path) -> None:
     (path / "sglang/same.py").write_text("SAME = 2\n" * 50)
 

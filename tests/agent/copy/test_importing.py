@@ -196,6 +196,18 @@ def test_another_package_than_that_in_its_place_is_left_to_a_fresh_one(
     assert ground.in_place() is None
 
 
+@pytest.mark.parametrize("text", ["import sglang", "import sglang, os; os._exit(7)"])
+def test_a_start_that_takes_the_package_by_itself_is_left_to_a_fresh_one(ground: Ground, text: str) -> None:
+    """It could not while none was in its place, when the one that got ready was started."""
+    ground.dear("")
+    (ground.site / "sglang").rename(ground.stage / "old")
+    (ground.site / "start.pth").write_text(f"{text}\n")
+    ground.get_ready()
+    assert ground.check()[0] == "pass"
+    (ground.stage / "sglang").rename(ground.site / "sglang")
+    assert ground.in_place() is None
+
+
 def test_one_with_threads_is_not_forked_and_answers_once(ground: Ground) -> None:
     ground.dear("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()")
     (ground.stage / "sglang/__init__.py").write_text("import dear")

@@ -119,7 +119,7 @@ def test_a_copy_is_made_over_spoilt_files_of_ours(
 def test_a_lock_that_is_no_file_is_refused(venv: Path, spoil: Callable[[Path], None]) -> None:
     (venv / FOLDER).mkdir(mode=0o700)
     spoil(venv / FOLDER / "lock")
-    with pytest.raises(Fault, match="lock"):
+    with pytest.raises(Fault, match="/lock is no regular file: look who put it there, and remove it"):
         claim(venv)
     assert not (venv / FOLDER / "nowhere").exists()
 
@@ -130,6 +130,16 @@ def test_a_folder_of_ours_that_is_a_link_is_refused(venv: Path, tmp_path: Path) 
     with pytest.raises(Fault, match="is a link or a file"):
         claim(venv)
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("spoil", [empty, link, nowhere])
+def test_a_folder_of_backups_that_is_none_is_refused_by_its_own_name(
+    venv: Path, spoil: Callable[[Path], None]
+) -> None:
+    (venv / FOLDER).mkdir(mode=0o700)
+    spoil(venv / FOLDER / "backups")
+    with pytest.raises(Fault, match=f"{FOLDER}/backups is a link or a file, not a folder"):
+        claim(venv)
 
 
 def test_a_folder_of_ours_that_is_a_file_is_refused(venv: Path) -> None:

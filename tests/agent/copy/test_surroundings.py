@@ -14,8 +14,9 @@ import pytest
 
 from dflash_console.agent.copy import layers
 from dflash_console.agent.copy.surroundings import surroundings
+from tests.agent.copy import mounts
 from tests.agent.copy.client import Refusal
-from tests.agent.copy.mounts import layered
+from tests.agent.copy.mounts import layered, remounted
 from tests.agent.copy.trees import copying, package
 from tests.agent.environments import make_venv
 
@@ -217,3 +218,20 @@ def test_what_the_kernel_does_not_say_is_not_known(tmp_path: Path, monkeypatch: 
     with layered(tmp_path / "layers", image) as merged:
         there = merged / site.relative_to(image)
         assert surroundings(str(merged / "venv"), str(there), ["sglang"])["layer"] == "unknown"
+
+
+@needs_root
+def test_a_filesystem_that_has_failed_is_named_before_anything_is_done(tmp_path: Path) -> None:
+    image = tmp_path / "disk"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True, timeout=60)
+    with mounts.mounted(tmp_path / "place", "loop", kind="ext4", source=str(image)):
+        site = make_venv(tmp_path / "place" / "venv")
+        assert surroundings(str(site.parents[2]), str(site), [])["is_writable"]
+        remounted(tmp_path / "place", "abort")
+        found = surroundings(str(site.parents[2]), str(site), [])
+        assert not found["is_writable"]
+        assert (
+            "takes no more writes: see the kernel's log" in found["denied"] or "read-only" in found["denied"]
+        )

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dflash_console.agent.copy import backups, place, recover
+from dflash_console.agent.copy import backups, deal, disk, place, recover
 from dflash_console.agent.copy.place import Fault
 from dflash_console.agent.copy.target import Target
 from dflash_console.copies import Provenance
@@ -426,6 +426,44 @@ def test_what_somebody_else_installs_during_a_swap_is_left(venv: Path, site: Pat
     assert "somebody else" in answer["detail"]
     target.close()
     assert (site / "sglang/__init__.py").read_text() == '__version__ = "0.0.1"\n'
+
+
+@pytest.mark.parametrize("when", ["put", "exchange"])
+def test_what_somebody_else_puts_in_place_of_the_old_package_is_left_and_no_backup_is_told_that_is_none(
+    venv: Path, site: Path, new: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Before it is looked at for the last time, or in the moment between that and the exchange."""
+    lay_small(site, "0.5.9")
+    target, _ = copy(venv, new, until="check")
+
+    def be_faster() -> None:
+        if not (tmp_path / "by hand").exists():
+            (site / "sglang").rename(tmp_path / "by hand")
+            lay_small(site, "0.0.1", infos=False)
+
+    note, exchange = deal.Deal.note, disk.exchange
+
+    def noted(self: deal.Deal) -> None:
+        note(self)
+        if when == "put":
+            be_faster()
+
+    def exchanged(*places: tuple[int, str]) -> None:
+        if when == "exchange":
+            be_faster()
+        exchange(*places)
+
+    monkeypatch.setattr(deal.Deal, "note", noted)
+    monkeypatch.setattr(disk, "exchange", exchanged)
+    answer = target.swap()
+    assert answer["is_undone"]
+    assert answer["swap"] == ""
+    assert "somebody else has put another package there" in answer["detail"]
+    assert "nothing of it came to the backups" in answer["detail"]
+    target.close()
+    assert (site / "sglang/__init__.py").read_text() == '__version__ = "0.0.1"\n'
+    assert (tmp_path / "by hand/__init__.py").read_text() == '__version__ = "0.5.9"\n'
+    assert backups.listing(str(venv)) == []
 
 
 def test_a_real_tree_over_another_one_shares_nothing_with_the_cache_it_was_linked_from(

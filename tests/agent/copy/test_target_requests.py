@@ -270,4 +270,17 @@ def test_who_runs_from_the_package_is_told_with_the_lock_and_again_before_the_sw
             (told,) = [each for each in checks if each["name"] == "importers"]
             assert told["state"] == "warn"
             assert [line.partition(" (")[0] for line in told["evidence"]] == [f"process {second.pid}"]
+            assert writing.request("importers")["checks"] == [told]
             second.kill()
+        assert [each["state"] for each in writing.request("importers")["checks"]] == ["pass"]
+
+
+def test_a_backup_that_can_not_be_put_back_is_told_to_have_changed_nothing(target: Path) -> None:
+    """As an answer: of a fault that comes back instead, nobody could tell whether it was before the swap."""
+    with copying() as writing:
+        claim(writing, target, what="rollback")
+        swapped = msgspec.convert(writing.request("restore", backup="none", modules=[]), Swapped)
+        assert swapped.is_undone
+        assert swapped.swap == ""
+        assert swapped.detail.startswith("nothing was changed: ")
+    assert is_old(target)
