@@ -195,7 +195,7 @@ def test_odd_trees_are_found_where_the_interpreter_finds_them(
 
 
 @pytest.mark.parametrize("options", [[], ["--system-site-packages"]], ids=["alone", "with the system's"])
-@pytest.mark.parametrize("python", {sys.executable, *filter(os.path.exists, ["/usr/bin/python3"])})
+@pytest.mark.parametrize("python", sorted({sys.executable, *filter(os.path.exists, ["/usr/bin/python3"])}))
 def test_the_systems_packages_are_seen_only_where_the_venv_sees_them(
     tmp_path: Path, python: str, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

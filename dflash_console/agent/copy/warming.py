@@ -7,6 +7,7 @@ own for the stage, and by itself for the package in its place. Whatever is odd e
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import time
@@ -59,11 +60,20 @@ class Guard:
 def has_threads():
     threading = sys.modules.get("threading")
     return threading is not None and threading.active_count() > 1
-def fork():
-    import warnings
+def fork(seconds):
+    import _signal, warnings
+    parent = os.getpid()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return os.fork()
+        pid = os.fork()
+    if pid == 0:
+        # What ends its parent does not end it.
+        _signal.alarm(seconds)
+        if "ctypes" in sys.modules:
+            sys.modules["ctypes"].CDLL(None).prctl(1, 9, 0, 0, 0)
+            if os.getppid() != parent:
+                leave()
+    return pid
 def get_ready():
     feed = os.dup(0)
     if feed < 10:
@@ -85,11 +95,11 @@ def get_ready():
     os.write(3, b"('warm',)\n")
     with open(feed, "rb") as file:
         while True:
-            is_last, size = file.readline().split()
+            is_last, size, seconds = file.readline().split()
             text = file.read(int(size))
             if not text or len(text) != int(size):
                 leave()
-            if is_last == b"1" or has_threads() or not fork():
+            if is_last == b"1" or has_threads() or not fork(int(seconds)):
                 break
             status = os.wait()[1]
             os.write(3, b"\n" + MARK + b"%d)\n" % status)
@@ -101,6 +111,63 @@ except BaseException:
     leave()
 exec(CODE)
 """
+
+
+class _Answers:
+    """The child's side: what it is asked, and what the interpreter says to it."""
+
+    def __init__(
+        self, program: Program, python: str, venv: str, package: str, env: dict[str, str], where: str
+    ) -> None:
+        self._program = program
+        self._python, self._venv, self._package = python, venv, package
+        self._env, self._where = env, where
+
+    def serve(self, channel: Channel) -> None:
+        """Answers, until it has no answer or has given the last one."""
+        modules: list[list[str]] = []
+        for item in channel.receive():
+            if isinstance(item, list):
+                modules.append(item)
+                continue
+            limit, folder = item["limit"], item["folder"]
+            until = time.monotonic() + limit
+            if not self._program.is_ready(limit):
+                return
+            rest = max(1.0, until - time.monotonic())
+            script = script_of(self._package, modules, folder or None)
+            text = b"%d %d %d\n" % (not folder, len(script), math.ceil(rest)) + script
+            found = (
+                self._staged(text, rest, modules, limit, folder)
+                if folder
+                else self._in_place(text, rest, modules, limit)
+            )
+            if found is None:
+                return
+            channel.send(found)
+            if not folder:
+                return
+            modules = []
+
+    def _staged(
+        self, text: bytes, rest: float, modules: list[list[str]], limit: float, folder: str
+    ) -> dict[str, Any] | None:
+        said = self._program.ask(text, rest, MARK)
+        if said is None:
+            return None
+        reply = heard(said, self._python, self._env)
+        return told(reply, self._package, modules, limit, folder, self._where)
+
+    def _in_place(
+        self, text: bytes, rest: float, modules: list[list[str]], limit: float
+    ) -> dict[str, Any] | None:
+        ended = self._program.finish(text, rest, WHERE)
+        # This one had started before the package was in its place. What a start takes of it by itself, by a .pth file
+        # or a sitecustomize, only a fresh one shows.
+        plain = [self._python, "-c", PLAIN.format(self._package)]
+        if run(plain, b"", limit, self._env, lambda: os.chdir(self._where)).status != 0:
+            return None
+        return look(self._venv, self._package, modules, limit, heard(ended, self._python, self._env))
 
 
 class Warm:
@@ -116,34 +183,11 @@ class Warm:
         def work(channel: Channel) -> None:
             where = home()
             program = Program([python, "-c", head + BOOT], env, lambda: os.chdir(where))
-            modules: list[list[str]] = []
-            for item in channel.receive():
-                if isinstance(item, list):
-                    modules.append(item)
-                    continue
-                limit, folder = item["limit"], item["folder"]
-                until = time.monotonic() + limit
-                if not program.is_ready(limit):
-                    return
-                script = script_of(package, modules, folder or None)
-                text = b"%d %d\n" % (not folder, len(script)) + script
-                rest = max(0.0, until - time.monotonic())
-                if not folder:
-                    ended = program.finish(text, rest, WHERE)
-                    # This one had started before the package was in its place. What a start takes of it by itself,
-                    # by a .pth file or a sitecustomize, only a fresh one shows.
-                    begin = run(
-                        [python, "-c", PLAIN.format(package)], b"", limit, env, lambda: os.chdir(where)
-                    )
-                    if begin.status != 0:
-                        return
-                    channel.send(look(venv, package, modules, limit, heard(ended, python, env)))
-                    return
-                said = program.ask(text, rest, MARK)
-                if said is None:
-                    return
-                channel.send(told(heard(said, python, env), package, modules, limit, folder, where))
-                modules = []
+            answers = _Answers(program, python, venv, package, env, where)
+            try:
+                answers.serve(channel)
+            finally:
+                program.stop()
 
         # Nothing is lost without it but time.
         with contextlib.suppress(OSError):

@@ -122,6 +122,10 @@ class Program:
         answer.seconds = time.monotonic() - began
         return answer
 
+    def stop(self) -> None:
+        """End it with all that it started, whatever it does; as often as one likes."""
+        _end_all(self._pid)
+
     def finish(self, text: bytes, limit: float, ask_where: int = 0) -> Ended:
         """Give it the text; how it has ended, and nothing of it is left. Once."""
         ended, began = self._ended, time.monotonic()

@@ -224,3 +224,34 @@ def test_one_that_failed_for_the_stage_is_not_asked_again(ground: Ground) -> Non
     ground.get_ready()
     assert ground.check()[0] == "fail"
     assert ground.in_place() is None
+
+
+# ---- nothing of it stays
+
+
+def numbers(log: Path) -> list[int]:
+    """The processes that have told their numbers."""
+    return [int(line) for line in log.read_text().split() if line.isdigit()]
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs."""
+    return Path(f"/proc/{pid}/exe").exists()
+
+
+@pytest.mark.parametrize("with_ctypes", [True, False])
+@pytest.mark.parametrize("end", ["limit", "stop", "kill"])
+def test_an_import_that_hangs_in_a_process_of_its_own_ends_with_the_rest(
+    ground: Ground, end: str, with_ctypes: bool
+) -> None:
+    ground.dear("import ctypes\n" if with_ctypes else "")
+    hang = f"import os, time; open({str(ground.log)!r}, 'a').write(f'{{os.getpid()}}\\n'); time.sleep(1000)\n"
+    (ground.stage / "sglang/__init__.py").write_text(hang)
+    warm = ground.get_ready()
+    warm.ask([["sglang.srt"]], 3.0 if end == "limit" or not with_ctypes else 60.0, str(ground.stage))
+    until_sync(lambda: bool(numbers(ground.log)), 30, "it hangs")
+    if end == "kill":
+        os.kill(warm.child.pid, signal.SIGKILL)
+    elif end == "stop":
+        warm.stop()
+    until_sync(lambda: not any(map(is_there, numbers(ground.log))), 30, "it is gone")
