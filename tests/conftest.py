@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.wheels import spoilt
+
+# Nothing here is drawn to the width of the terminal that the tests were started in, which pytest-xdist tells its
+# workers.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -92,7 +92,9 @@ class Walk:
     def note_strange(self, path: bytes, why: str) -> None:
         """Note what can't be copied."""
         if len(self.strange) < MOST_WORDS:
-            self.strange.append(one_line(f"{path.decode('utf-8', 'backslashreplace')}: {why}", 1000))
+            # The reason matters more than the end of a long path.
+            where = one_line(path.decode("utf-8", "backslashreplace"), 200)
+            self.strange.append(one_line(f"{where}: {why}", 1000))
 
     def note_restless(self, paths: set[str]) -> None:
         """Note what changed, came or went while files were read."""
@@ -182,10 +184,10 @@ def _take(found: Walk, folder: _Folder, name: bytes, entry: os.DirEntry[str], wa
         found.note_strange(path, "its name can't be shown as it is")
         return
     if len(path) > PATH_LIMIT:
-        found.note_strange(path[:200], "its path is too long")
+        found.note_strange(path, "its path is too long")
         return
     if path.count(b"/") >= MOST_PARTS:
-        found.note_strange(path[:200], f"nested more than {MOST_PARTS} folders deep")
+        found.note_strange(path, f"nested more than {MOST_PARTS} folders deep")
         return
     try:
         status = entry.stat(follow_symlinks=False)
