@@ -1,6 +1,6 @@
 # Everything needs only python3 (3.11 to 3.13) with venv and pip; each target sets itself up first.
 #   make run      the console             ARGS="--config FILE ..."
-#   make test     all tests               ARGS="-k words tests/fleet ..."
+#   make test     all tests               ARGS="-k words tests/fleet ..."  JOBS=2 in two processes
 #   make check    format, lint, types, imports between the rooms
 #   make bench    measured figures beside their aims
 #   make dist     the wheel and the source archive, in dist/
@@ -19,7 +19,7 @@ run: $(READY)
 	@$(BIN)/dflash-console $(ARGS)
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest $(if $(JOBS),-n $(JOBS) --dist loadfile) $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

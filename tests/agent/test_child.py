@@ -198,6 +198,7 @@ def test_no_second_child_is_started_beside_one_that_can_not_be_killed(
         assert not is_gone(pid)
     os.kill(pid, signal.SIGKILL)
     until_sync(lambda: not shot.is_busy, PATIENCE, "the child is gone")
+    shot.deadline = PATIENCE
     assert run(["true"], shot).error == ""
 
 

@@ -153,6 +153,28 @@ def test_what_nvidia_smi_prints_without_end_is_not_kept(
     assert trouble == {"missing": "error", "detail": "nvidia-smi: more than 65536 bytes of output"}
 
 
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_an_nvidia_smi_that_is_slow_to_go_is_waited_for_and_one_that_stays_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stuck: bool
+) -> None:
+    """No signal reaches it: one ends a little later by its closed pipe, the other one does not mind that."""
+    monkeypatch.setattr(smi, "OUTPUT_LIMIT", 1 << 16)
+    monkeypatch.setattr(smi, "GOING", 0.05 if is_stuck else 30.0)
+    text = "trap '' PIPE; while :; do echo y; done 2>/dev/null" if is_stuck else "exec yes"
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{text}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    reader = Smi(str(tmp_path / "nvidia-smi"))
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "kill", lambda *_: None)
+            patch.setattr(os, "killpg", lambda *_: None)
+            _, _, trouble = reader.read([])
+        assert trouble == {"missing": "error", "detail": "nvidia-smi: more than 65536 bytes of output"}
+        assert reader._child.is_alive or not is_stuck
+    finally:
+        reader._child.kill()
+
+
 @pytest.mark.parametrize("odd", ["²", "9" * 5000, "-1", "1e3", "٣", "10000"])
 def test_numbers_that_no_console_takes_are_no_numbers(odd: str) -> None:
     assert parse_gpus(cells(index=odd) + "\n", FIELDS, 1.0)[0] == []

@@ -54,6 +54,8 @@ MOST_INDEX = 9999
 MOST_BYTES = 1 << 62
 MOST_PID = (1 << 32) - 1
 OUTPUT_LIMIT = 8 << 20
+GOING = 2.0
+"""Seconds in which a killed nvidia-smi ends, unless the driver holds it."""
 DEADLINE = 90.0
 """Seconds for one nvidia-smi: longer than the watcher waits until it calls the driver hung."""
 
@@ -263,6 +265,12 @@ class Smi:
 
     def _run(self, words: list[str]) -> tuple[str, str]:
         child, output = self._child, b""
+        until = time.monotonic() + GOING
+        # One that was ended takes a moment to be gone on a busy machine.
+        while child.is_alive:
+            if time.monotonic() >= until:
+                return "", f"the one before it (pid {child.pid}) can't be killed"
+            time.sleep(0.01)
         until = time.monotonic() + DEADLINE
         child.start([self._path, *words])
         while True:
