@@ -28,7 +28,6 @@ __all__ = [
     "expect",
     "fill",
     "find_spec",
-    "importers",
     "look",
     "read",
     "release",
@@ -215,11 +214,6 @@ async def check(channel: Channel, modules: list[list[str]]) -> tuple[Check, ...]
     """Checks the stage: all there, every hash again, the import."""
     raw = await channel.request("check", DISK, whole=WHOLE, modules=modules, limit=CHECK_LIMIT)
     return _as(_Checks, raw, channel).checks
-
-
-async def importers(channel: Channel) -> tuple[Check, ...]:
-    """That check of a stage anew: who runs now from what it is to replace."""
-    return _as(_Checks, await channel.request("importers", DISK, whole=WHOLE), channel).checks
 
 
 async def swap(channel: Channel) -> Swapped:

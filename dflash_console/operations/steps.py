@@ -95,17 +95,11 @@ class CopyTarget(Target):
         await remote.expect(channel, plan.entries)
         wanted = await remote.want(channel)
         await self._receive(channel, plan.entries, wanted.wanted)
-        if "unverified" in self._consent.allowed:
-            # What is checked depends on what is wrong with the source.
-            await self._judge_source(channel)
+        # What is checked depends on what is wrong with the source, and who runs from here by now is seen by the check.
+        await self._judge_source(channel)
         self.tell("checking", "checking every file again, its owner, the import", rate=0.0, left=None)
         checks = await remote.check(channel, self._to_import())
         self.run = msgspec.structs.replace(self.run, checks=checks)
-        if await self._judge_source(channel):
-            # It may have taken minutes since the check.
-            kept = tuple(check for check in checks if check.name != "importers")
-            checks = (*kept, *await remote.importers(channel))
-            self.run = msgspec.structs.replace(self.run, checks=checks)
         if failed := [check for check in checks if check.state == "fail"]:
             raise Stopped(f"nothing was changed: {failed[0].name}: {failed[0].detail}")
         # Much may have begun while the files came.
@@ -113,18 +107,16 @@ class CopyTarget(Target):
         await self._refuse_running(channel, importers)
         return ""
 
-    async def _judge_source(self, channel: Channel) -> bool:
-        """Has the gate see the plan once its source is verified; whether that was still to be done. Raises Refused when
-        it does not let it pass."""
+    async def _judge_source(self, channel: Channel) -> None:
+        """Has the gate see the plan once its source is verified. Raises Refused when it does not let it pass."""
         if self._whole is None or not self._plan.is_proving:
-            return False
+            return
         self.tell(self.run.state, f"waiting for the verification of {self._plan.source}")
         self._plan = await self._whole()
         self._target = next(target for target in self._plan.targets if target.side == self.side)
         if why := refusal(self._target, self._consent, read_only=False):
             await remote.release(channel)
             raise Refused(why)
-        return True
 
     async def _refuse_running(self, channel: Channel, importers: Sequence[str]) -> None:
         """Raises Refused when something runs from there now that was not there to say yes to."""

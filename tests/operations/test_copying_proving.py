@@ -75,9 +75,9 @@ async def test_what_is_staged_meanwhile_is_swapped_when_the_source_is_ready(flee
     async with begun(fleet, source, target) as work:
         (check,) = [check for check in work.planned.plan.targets[0].checks if check.name == "source"]
         assert (check.state, "still being verified" in check.detail) == ("unknown", True)
-        assert "checking" in states(work.seen)
+        assert "sending" in states(work.seen)
         assert content(target) == before
-        assert journal(target)[-1] == "staged"
+        assert journal(target)[-1] == "claimed"
     assert [run.state for run in work.runs] == ["done"]
     assert content(target) == content(source)
     whole = work.planned.plan
@@ -131,7 +131,7 @@ async def test_the_same_package_is_not_left_before_its_source_is_judged(fleet: L
 
 
 async def test_what_begins_to_run_while_the_source_is_verified_is_seen(fleet: LocalFleet) -> None:
-    """Its stage was checked, and who runs from the target looked for, before that."""
+    """Who runs from the target is looked for after that."""
     source, target = sides(fleet)
     before = content(target)
     say = "print('ready', flush=True); import time; time.sleep(1000)"

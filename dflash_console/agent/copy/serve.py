@@ -126,7 +126,6 @@ REQUESTS: dict[str, Callable[[Server, dict[str, Any]], object]] = {
     "want": lambda server, message: server.target.want(),
     "fill": lambda server, message: server.target.fill(message),
     "check": lambda server, message: server.target.check(message),
-    "importers": lambda server, message: server.target.importers(),
     "swap": lambda server, message: server.target.swap(),
     "find_spec": lambda server, message: server.target.find_spec(message),
     "settle": lambda server, message: server.target.settle(message),

@@ -92,17 +92,6 @@ class TargetRequests:
             if search is not None:
                 search.close()
 
-    def importers(self) -> dict[str, Any]:
-        """The check of that name, as it is now: much may have begun since the stage was checked."""
-        _, seen = self._held, self._seen
-        if seen is None:
-            raise Fault("nothing was looked at when the lock was taken")
-        search = seen.importers()
-        try:
-            return {"checks": [importers_check(search.read(self._pipe.mind))]}
-        finally:
-            search.close()
-
     def swap(self) -> dict[str, Any]:
         """Put the stage in the place of the package; a copies.Swapped."""
         return self._held.swap()

@@ -270,9 +270,7 @@ def test_who_runs_from_the_package_is_told_with_the_lock_and_again_before_the_sw
             (told,) = [each for each in checks if each["name"] == "importers"]
             assert told["state"] == "warn"
             assert [line.partition(" (")[0] for line in told["evidence"]] == [f"process {second.pid}"]
-            assert writing.request("importers")["checks"] == [told]
             second.kill()
-        assert [each["state"] for each in writing.request("importers")["checks"]] == ["pass"]
 
 
 def test_a_backup_that_can_not_be_put_back_is_told_to_have_changed_nothing(target: Path) -> None:
